@@ -1,0 +1,162 @@
+"""Every error Lumia raises, in one tree.
+
+::
+
+    LumiaError
+    ├── NotRunningError            no bot is active in this process
+    ├── RootNotFoundError          no bot root above this folder
+    ├── RegistrationError          a mark (decorator) can't be registered
+    ├── BoxError
+    │   ├── BoxTypeError           into() found another type than declared
+    │   ├── BoxTooLargeError       over the configured size
+    │   ├── BoxCycleError          a resource refers to its own Box
+    │   ├── BoxSignatureError      unsigned or foreign dill bytes
+    │   └── ArcError               a live resource was asked to leave its process, or was used after its end
+    ├── FlowError                  next(), intercept() or stop() used where it has no meaning
+    ├── PayloadError               a payload or destination doesn't fit its schema
+    ├── ConfigError
+    │   ├── ConfigValueError       file, key, value and allowed range
+    │   └── ConfigSchemaError      a schema is wrong, or declare() and the schema file disagree
+    ├── PluginError
+    │   ├── ManifestError
+    │   ├── DependencyError
+    │   ├── UniqueConflictError
+    │   └── PluginLoadError
+    ├── ServiceError               an absent, or doubly provided, service
+    ├── TransportError
+    │   ├── BackendUnavailableError  the broker or store can't be reached
+    │   ├── UnknownRunError
+    │   ├── LaneError              a key was used in a way that could dead-lock
+    │   ├── StaleClaimError        the step was taken over by another worker
+    │   └── RunTimeoutError        waiting ended before the run did
+    ├── StoreError                 a value that can't be stored, or a key used with another type
+    ├── EffectError                an effect whose outcome is unknown and must not be repeated
+    ├── BlobError
+    └── ModelError
+"""
+
+from __future__ import annotations
+
+
+class LumiaError(Exception):
+    """Base of every error Lumia raises; its message says what, where and the way out."""
+
+
+class NotRunningError(LumiaError):
+    """A call needs an active bot and this process has none."""
+
+
+class RootNotFoundError(LumiaError):
+    """No bot root was given and none was found upward from the working folder."""
+
+
+class RegistrationError(LumiaError):
+    """A handler can't be registered: signature, name or options are wrong (spec §4.3)."""
+
+
+class BoxError(LumiaError):
+    """Base of the errors about Box (spec §3)."""
+
+
+class BoxTypeError(BoxError):
+    """The stored type is not the one the handler declared."""
+
+
+class BoxTooLargeError(BoxError):
+    """The content is larger than the configured limit."""
+
+
+class BoxCycleError(BoxError):
+    """A live resource refers to the Box that holds it (spec §3.4)."""
+
+
+class BoxSignatureError(BoxError):
+    """dill bytes without this bot's valid signature."""
+
+
+class ArcError(BoxError):
+    """A live resource was asked to leave its process or was used after it was released."""
+
+
+class FlowError(LumiaError):
+    """`next`, `intercept` or `stop` was called twice or where it has no meaning."""
+
+
+class PayloadError(LumiaError):
+    """A payload or a destination doesn't fit its schema (DESIGN §10)."""
+
+
+class ConfigError(LumiaError):
+    """Base of the errors about configuration (spec §8)."""
+
+
+class ConfigValueError(ConfigError):
+    """A value doesn't fit its field; names file, key, value and the allowed range."""
+
+
+class ConfigSchemaError(ConfigError):
+    """A schema can't be read, or two declarations of a key disagree."""
+
+
+class PluginError(LumiaError):
+    """Base of the errors about plugins (spec §7)."""
+
+
+class ManifestError(PluginError):
+    """A manifest.json is missing, is not JSON or has a wrong field."""
+
+
+class DependencyError(PluginError):
+    """A dependency is missing, too old or circular."""
+
+
+class UniqueConflictError(PluginError):
+    """Two plugins claim the same unique domain."""
+
+
+class PluginLoadError(PluginError):
+    """Importing a plugin or running its on_load failed; names file and line."""
+
+
+class ServiceError(LumiaError):
+    """A service is absent or provided twice."""
+
+
+class TransportError(LumiaError):
+    """Base of the errors about the transport of runs."""
+
+
+class BackendUnavailableError(TransportError):
+    """The broker or the store can't be reached; nothing was accepted."""
+
+
+class UnknownRunError(TransportError):
+    """No run of this id is known (any more)."""
+
+
+class LaneError(TransportError):
+    """An attached child asked for another lane than the one its run holds."""
+
+
+class StaleClaimError(TransportError):
+    """The step was taken over by another worker; this one's result is discarded."""
+
+
+class RunTimeoutError(TransportError):
+    """Waiting for a run ended before the run did."""
+
+
+class StoreError(LumiaError):
+    """A value can't be stored or a key holds another type."""
+
+
+class EffectError(LumiaError):
+    """An effect has an unknown outcome and its policy forbids repeating it."""
+
+
+class BlobError(LumiaError):
+    """A blob is unknown, too large, damaged or of a refused type."""
+
+
+class ModelError(LumiaError):
+    """No model of a role answered."""
