@@ -15,8 +15,10 @@
     ├── FlowError                  next(), intercept() or stop() used where it has no meaning
     ├── PayloadError               a payload or destination doesn't fit its schema
     ├── ConfigError
+    │   ├── ConfigKeyError         no such setting; also an AttributeError
     │   ├── ConfigValueError       file, key, value and allowed range
     │   └── ConfigSchemaError      a schema is wrong, or declare() and the schema file disagree
+    ├── SecretError                the bot's secret is missing, damaged or open to others
     ├── PluginError
     │   ├── ManifestError
     │   ├── DependencyError
@@ -28,11 +30,14 @@
     │   ├── UnknownRunError
     │   ├── LaneError              a key was used in a way that could dead-lock
     │   ├── StaleClaimError        the step was taken over by another worker
+    │   ├── StaleRoutesError       a newer route table was published
     │   └── RunTimeoutError        waiting ended before the run did
     ├── StoreError                 a value that can't be stored, or a key used with another type
     ├── EffectError                an effect whose outcome is unknown and must not be repeated
+    ├── SupervisorError        a process of `lumia up` can't be started, reached or stopped
     ├── BlobError
-    └── ModelError
+    └── ModelError                 no model of a role answered
+        └── ModelConfigError       a role can't work as configured: model, key or package
 """
 
 from __future__ import annotations
@@ -90,6 +95,10 @@ class ConfigError(LumiaError):
     """Base of the errors about configuration (spec §8)."""
 
 
+class ConfigKeyError(ConfigError, AttributeError):
+    """A plugin has no such setting; lists those it has. Also an `AttributeError`, as `cfg.nmae` ends in it."""
+
+
 class ConfigValueError(ConfigError):
     """A value doesn't fit its field; names file, key, value and the allowed range."""
 
@@ -98,12 +107,21 @@ class ConfigSchemaError(ConfigError):
     """A schema can't be read, or two declarations of a key disagree."""
 
 
+class SecretError(LumiaError):
+    """The bot's secret can't be made, read or trusted (DESIGN §9)."""
+
+
 class PluginError(LumiaError):
     """Base of the errors about plugins (spec §7)."""
 
 
 class ManifestError(PluginError):
-    """A manifest.json is missing, is not JSON or has a wrong field."""
+    """A manifest.json is missing, is not JSON or has a wrong field; `file` and `line` say where, if known."""
+
+    def __init__(self, message: str, *, file: str | None = None, line: int | None = None) -> None:
+        super().__init__(message)
+        self.file = file
+        self.line = line
 
 
 class DependencyError(PluginError):
@@ -142,6 +160,10 @@ class StaleClaimError(TransportError):
     """The step was taken over by another worker; this one's result is discarded."""
 
 
+class StaleRoutesError(TransportError):
+    """The plan was made with an older route table than the published one; read it again."""
+
+
 class RunTimeoutError(TransportError):
     """Waiting for a run ended before the run did."""
 
@@ -154,9 +176,21 @@ class EffectError(LumiaError):
     """An effect has an unknown outcome and its policy forbids repeating it."""
 
 
+class SupervisorError(LumiaError):
+    """A process of `lumia up` can't be started, reached or stopped; says what stands in the way."""
+
+
 class BlobError(LumiaError):
     """A blob is unknown, too large, damaged or of a refused type."""
 
 
 class ModelError(LumiaError):
     """No model of a role answered."""
+
+
+class ModelConfigError(ModelError):
+    """A model role can't work as configured (name, key, package, refused request); trying again won't help."""
+
+
+class GatewayError(LumiaError):
+    """The gateway can't listen on its address, or a callback may not be made."""

@@ -1,0 +1,157 @@
+"""The blob store: media by reference, so that a Box stays small (DESIGN §7).
+
+A blob is a file `data/blobs/<2 hex>/<64 hex>` named by the SHA-256 of its bytes; the same bytes are stored once. What
+nobody has used for a while is collected.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from lumia.errors import BlobError
+
+MAX_BYTES = 32 * 1024 * 1024
+KEEP_SECONDS = 7 * 24 * 3600.0
+
+_MAGIC: tuple[tuple[bytes, int, str], ...] = (
+    (b"\x89PNG\r\n\x1a\n", 0, "image/png"),
+    (b"\xff\xd8\xff", 0, "image/jpeg"),
+    (b"GIF87a", 0, "image/gif"),
+    (b"GIF89a", 0, "image/gif"),
+    (b"WEBP", 8, "image/webp"),
+    (b"%PDF-", 0, "application/pdf"),
+    (b"OggS", 0, "audio/ogg"),
+    (b"ID3", 0, "audio/mpeg"),
+    (b"fLaC", 0, "audio/flac"),
+    (b"WAVE", 8, "audio/wav"),
+    (b"ftyp", 4, "video/mp4"),
+    (b"\x1aE\xdf\xa3", 0, "video/webm"),
+    (b"PK\x03\x04", 0, "application/zip"),
+)
+_CHECKED = {media for _, _, media in _MAGIC}
+
+
+@dataclass(frozen=True)
+class BlobRef:
+    """What travels instead of the bytes. digest: SHA-256 in hex. size: bytes."""
+
+    digest: str
+    size: int
+    media_type: str
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return asdict(self)
+
+
+class Blobs:
+    """The blob store of one bot root."""
+
+    def __init__(self, folder: Path, *, max_bytes: int = MAX_BYTES, allowed: tuple[str, ...] = ("*/*",)) -> None:
+        self._folder = folder
+        self._max = max_bytes
+        self._allowed = allowed
+
+    def put(self, data: bytes, media_type: str) -> BlobRef:
+        """Store bytes and return their reference.
+
+        Raises `BlobError` when they are too large, of a refused type, or not what `media_type` says.
+        """
+        self._check(data, media_type)
+        ref = BlobRef(hashlib.sha256(data).hexdigest(), len(data), media_type)
+        path = self._path(ref.digest)
+        if path.exists():
+            os.utime(path)
+            return ref
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=".new-")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(name, path)
+        except OSError as error:
+            Path(name).unlink(missing_ok=True)
+            raise BlobError(f"blob {ref.digest[:12]} can't be written to {path.parent}: {error}") from error
+        return ref
+
+    def get(self, ref: BlobRef | dict[str, Any] | str) -> bytes:
+        """Return the bytes of a reference or digest; raises `BlobError` when they are gone or damaged."""
+        digest = _digest(ref)
+        path = self._path(digest)
+        try:
+            data = path.read_bytes()
+            os.utime(path)
+        except OSError as error:
+            raise BlobError(f"blob {digest[:12]} is not in {self._folder} (collected, or from another bot)") from error
+        if hashlib.sha256(data).hexdigest() != digest:
+            raise BlobError(f"blob {digest[:12]} in {self._folder} is damaged: its bytes don't match its name")
+        return data
+
+    def collect(self, unused_for: float = KEEP_SECONDS, *, now: float | None = None) -> int:
+        """Remove blobs that nobody has stored or read for `unused_for` seconds; returns their number."""
+        limit = (time.time() if now is None else now) - unused_for
+        gone = 0
+        for path in self._folder.glob("??/*"):
+            try:
+                if path.stat().st_mtime < limit:
+                    path.unlink()
+                    gone += 1
+            except FileNotFoundError:
+                continue
+        return gone
+
+    def _check(self, data: bytes, media_type: str) -> None:
+        if len(data) > self._max:
+            raise BlobError(f"a blob of {len(data)} bytes is over the limit of {self._max}; raise [blobs] max_bytes")
+        if not any(_fits(media_type, allowed) for allowed in self._allowed):
+            raise BlobError(f"media type {media_type!r} is refused; [blobs] allowed is {', '.join(self._allowed)}")
+        if media_type in _CHECKED and not _looks_like(data, media_type):
+            raise BlobError(f"these {len(data)} bytes say they are {media_type}, but don't begin like it")
+
+    def _path(self, digest: str) -> Path:
+        if len(digest) != 64 or not set(digest) <= set("0123456789abcdef"):
+            raise BlobError(f"{digest[:80]!r} is no blob digest (64 hexadecimal characters)")
+        return self._folder / digest[:2] / digest
+
+
+def _digest(ref: BlobRef | dict[str, Any] | str) -> str:
+    if isinstance(ref, BlobRef):
+        return ref.digest
+    return str(ref["digest"] if isinstance(ref, dict) else ref)
+
+
+def _fits(media_type: str, allowed: str) -> bool:
+    kind, _, rest = allowed.partition("/")
+    mine, _, detail = media_type.partition("/")
+    return bool(mine and detail) and kind in ("*", mine) and rest in ("*", detail)
+
+
+def _looks_like(data: bytes, media_type: str) -> bool:
+    return any(media == media_type and data[at : at + len(magic)] == magic for magic, at, media in _MAGIC)
+
+
+def _blobs() -> Blobs:
+    from lumia import runtime  # noqa: PLC0415 (the runtime imports the public modules)
+
+    found = runtime.current().blobs
+    if found is None:
+        raise BlobError("this bot was opened without a blob store")
+    return found
+
+
+def put(data: bytes, media_type: str) -> BlobRef:
+    """Store bytes in the running bot's blob store and return their reference."""
+    return _blobs().put(data, media_type)
+
+
+def get(ref: BlobRef | dict[str, Any] | str) -> bytes:
+    """Return the bytes of a reference or digest."""
+    return _blobs().get(ref)

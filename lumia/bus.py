@@ -1,0 +1,224 @@
+"""`lumia.pipe` and `lumia.event`: mark handlers, start runs (spec §4–5)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from lumia.box import Box
+from lumia.context import StepContext, active
+from lumia.errors import ArcError, BoxError, LaneError, PayloadError, StaleRoutesError
+from lumia.ids import child_id
+from lumia.marks import Function, Mark, Retry, marker
+from lumia.ports import NORMAL, PRIORITIES, RunRequest
+from lumia.routes import DEFAULT_QUEUE
+
+F = TypeVar("F", bound=Function)
+Decorator = Callable[[F], F]
+MAX_NAME = 512
+
+
+class _Flow:
+    """Starting runs of one flow; `Pipe` and `Event` add their decorators."""
+
+    _flow = ""
+
+    def start(
+        self,
+        id: str,
+        content: Box[Any],
+        *,
+        key: str | None = None,
+        dedup: str | None = None,
+        detach: bool = False,
+        delay: float = 0.0,
+        priority: int | None = None,
+        also: Sequence[tuple[str, Box[Any]]] = (),
+    ) -> str:
+        """Start a run and return its id.
+
+        In a handler the run starts when the step is committed; elsewhere it is accepted before this returns, or an error
+        says why not. key: the lane, one run of a lane is in flight (default in a handler: its own lane). dedup: a second
+        start under this text within the window returns the first run. detach: the run does not belong to this one's
+        tree. delay: seconds. priority: 0 urgent, 3 normal, 6 low, 9 bulk. also: events accepted in the same atomic step.
+        Raises `BoxError` for content that is no Box, `PayloadError` for a malformed id or key, `LaneError` when an
+        attached child asks for another lane, `BackendUnavailableError` when nothing could be accepted.
+        """
+        options = _Options(key, dedup or "", detach, delay, priority)
+        step = active()
+        if step is not None:
+            return _start_in_step(step, self._flow, id, content, options, also)
+        return _start_now(self._flow, id, content, options, also)
+
+
+class _Options:
+    def __init__(self, key: str | None, dedup: str, detach: bool, delay: float, priority: int | None) -> None:
+        for what, text in (("key", key), ("dedup", dedup)):
+            if text:
+                check_name(what, text)
+        if not (isinstance(delay, (int, float)) and 0 <= delay < 10**9):
+            raise PayloadError(f"delay is seconds from 0 up, got {delay!r}")
+        if priority is not None and priority not in PRIORITIES:
+            raise PayloadError(f"priority is one of {PRIORITIES} (0 is served first), got {priority!r}")
+        self.key, self.dedup, self.detach, self.delay, self.priority = key, dedup, detach, delay, priority
+
+
+def check_name(what: str, text: object) -> str:
+    """Return `text` when it can be an id or a key: 1 to 512 printable characters; raises `PayloadError`."""
+    if not isinstance(text, str) or not text or len(text) > MAX_NAME or not text.isprintable():
+        shown = repr(text) if len(repr(text)) < 80 else repr(text)[:77] + "…"
+        raise PayloadError(f"{what} must be 1 to {MAX_NAME} printable characters, got {shown}")
+    return text
+
+
+def _request(bot: Any, run_id: str, flow: str, id: str, content: Box[Any], options: _Options) -> RunRequest:
+    check_name("id", id)
+    if not isinstance(content, Box):
+        raise BoxError(f"start({id!r}) takes a Box, got {type(content).__name__}; write lumia.Box.any(value) (spec §3.1)")
+    plan = bot.table.index.plan(flow, id)
+    if content.is_arc:
+        elsewhere = [step.handler for step in plan.steps if step.queue != DEFAULT_QUEUE]
+        if elsewhere:
+            raise ArcError(f"start({id!r}): a live resource can't reach {elsewhere[0]}, which runs on another queue")
+    wire = "" if content.is_arc else content.dump(bot.secret)
+    return RunRequest(
+        run_id, flow, id, plan, wire, key="" if content.is_arc else options.key or "", dedup=options.dedup,
+        delay=options.delay, priority=NORMAL if options.priority is None else options.priority,
+        root_id=run_id, attached=False, arc=content.is_arc,
+    )  # fmt: skip
+
+
+def _start_now(
+    flow: str, id: str, content: Box[Any], options: _Options, also: Sequence[tuple[str, Box[Any]]]
+) -> str:
+    from lumia import runtime, system  # noqa: PLC0415 (the runtime imports the public modules)
+
+    bot = runtime.current()
+    ids = [system.new_id() for _ in range(1 + len(also))]
+    for _ in range(8):
+        requests = [_request(bot, ids[0], flow, id, content, options)]
+        twin = _Options(None, "", False, 0.0, options.priority)
+        requests += [_request(bot, run, "event", name, box, twin) for run, (name, box) in zip(ids[1:], also, strict=True)]
+        try:
+            started = bot.transport.start(requests, routes=bot.table.number)
+        except StaleRoutesError:
+            bot.refresh_routes()
+            continue
+        if content.is_arc and not started[0].duplicate:
+            bot.run_inline(started[0].run_id, content)
+        return str(started[0].run_id)
+    raise StaleRoutesError(f"start({id!r}): the route table changed 8 times meanwhile; try again")
+
+
+def _start_in_step(
+    step: StepContext, flow: str, id: str, content: Box[Any], options: _Options, also: Sequence[tuple[str, Box[Any]]]
+) -> str:
+    run_id = _buffer(step, flow, id, content, options)
+    for name, box in also:
+        _buffer(step, "event", name, box, _Options(None, "", options.detach, 0.0, options.priority))
+    return run_id
+
+
+def _buffer(step: StepContext, flow: str, id: str, content: Box[Any], options: _Options) -> str:
+    claim = step.claim
+    if options.key and claim.key and options.key != claim.key and not options.detach:
+        raise LaneError(
+            f"{step.step.handler} runs in lane {claim.key!r} and starts {id!r} in lane {options.key!r}: two runs could "
+            "wait for each other's lane; pass detach=True, or leave key out to stay in this lane"
+        )
+    run_id = child_id(claim.run_id, claim.step, step.ordinal())
+    base = _request(step.runtime, run_id, flow, id, content, options)
+    attached = not options.detach
+    key = "" if base.arc else options.key or claim.key
+    request = RunRequest(
+        run_id, flow, id, base.plan, base.box, key=key, dedup=base.dedup, delay=base.delay,
+        priority=claim.priority if options.priority is None else options.priority, arc=base.arc,
+        cause=f"{claim.run_id}/{claim.step}", parent=claim.run_id, root_id=claim.root_id if attached else run_id,
+        attached=attached, inside=attached and bool(claim.key),
+    )  # fmt: skip
+    step.starts.append(request)
+    if base.arc:
+        step.arcs[run_id] = content.clone()
+    return run_id
+
+
+class Pipe(_Flow):
+    """`lumia.pipe`: the breakable message flow (spec §5)."""
+
+    _flow = "pipe"
+
+    def on(
+        self, id: str, priv: int = 0, *, queue: str | None = None, retry: Retry | int | None = None,
+        timeout: float | None = None, hard: bool = False,
+    ) -> Decorator[F]:  # fmt: skip
+        """Mark a stage of pipeline `id`; higher `priv` runs earlier, ties in registration order."""
+        return marker("pipe", id, priv=priv, queue=queue, retry=retry, timeout=timeout, hard=hard or None)
+
+    def on_re(
+        self, glob: str, priv: int = 0, *, queue: str | None = None, retry: Retry | int | None = None,
+        timeout: float | None = None, hard: bool = False,
+    ) -> Decorator[F]:  # fmt: skip
+        """Mark a stage of every pipeline whose id matches `glob`; its first parameter is `src: str`."""
+        options = {"queue": queue, "retry": retry, "timeout": timeout, "hard": hard or None}
+        return marker("pipe", glob, glob=True, priv=priv, **options)
+
+
+def _both(kind: str, what: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    def exact(
+        self: Event, id: str, priv: int = 0, *, queue: str | None = None, retry: Retry | int | None = None,
+        timeout: float | None = None, hard: bool = False,
+    ) -> Decorator[F]:  # fmt: skip
+        return marker(kind, id, priv=priv, queue=queue, retry=retry, timeout=timeout, hard=hard or None)
+
+    def globbed(
+        self: Event, glob: str, priv: int = 0, *, queue: str | None = None, retry: Retry | int | None = None,
+        timeout: float | None = None, hard: bool = False,
+    ) -> Decorator[F]:  # fmt: skip
+        options = {"queue": queue, "retry": retry, "timeout": timeout, "hard": hard or None}
+        return marker(kind, glob, glob=True, priv=priv, **options)
+
+    exact.__doc__ = f"Mark {what} of event `id`; higher `priv` runs earlier."
+    globbed.__doc__ = f"Mark {what} of every event whose id matches `glob`; its first parameter is `src: str`."
+    return exact, globbed
+
+
+class Event(_Flow):
+    """`lumia.event`: notifications, ordered transforms and interceptors (spec §4)."""
+
+    _flow = "event"
+    consumer, consumer_re = _both("consumer", "a subscriber that gets its own copy")
+    chain, chain_re = _both("chain", "a transform that may return a new Box")
+    interceptor, interceptor_re = _both("interceptor", "a guard that may block the event")
+
+
+pipe = Pipe()
+event = Event()
+
+TICKS = {"cron.1m": "* * * * *", "cron.5m": "*/5 * * * *", "cron.15m": "*/15 * * * *", "cron.1h": "0 * * * *",
+         "cron.1d": "0 0 * * *"}  # fmt: skip
+"""The built-in ticks: event id → cron expression, in UTC."""
+
+MISSED = ("skip", "once", "all")
+
+
+def cron(
+    expression: str, *, tz: str = "UTC", missed: str = "skip", queue: str | None = None,
+    retry: Retry | int | None = None, timeout: float | None = None, hard: bool = False,
+) -> Decorator[F]:  # fmt: skip
+    """Mark a function to be run at the times of a cron expression.
+
+    expression: five fields, or six with seconds last. tz: IANA time zone. missed: what happens to runs that were due
+    while no beat ran: `skip` them, run `once`, or `all`. The Box holds {"schedule", "due"} (due: seconds since 1970).
+    """
+    options = {"tz": tz, "missed": missed, "queue": queue, "retry": retry, "timeout": timeout, "hard": hard or None}
+    return marker("cron", expression, **options)
+
+
+def cron_id(handler: str) -> str:
+    """Return the event id under which a `lumia.cron` handler is fired."""
+    return f"cron.at.{handler}"
+
+
+def event_id(mark: Mark, handler: str) -> str:
+    """Return the event id or pattern a mark listens to."""
+    return cron_id(handler) if mark.kind == "cron" else mark.id

@@ -1,0 +1,34 @@
+"""Run ids: 22 characters, sorted by time, free of look-alikes (Crockford base 32)."""
+
+from __future__ import annotations
+
+import hashlib
+
+_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
+_TIME, _REST = 10, 12
+LENGTH = _TIME + _REST
+
+
+def _base32(number: int, length: int) -> str:
+    letters = []
+    for _ in range(length):
+        number, digit = divmod(number, 32)
+        letters.append(_ALPHABET[digit])
+    return "".join(reversed(letters))
+
+
+def timed_id(seconds: float, noise: int) -> str:
+    """Return an id for a moment (seconds since 1970) with 60 bits of `noise`; ids sort by millisecond."""
+    return _base32(int(seconds * 1000), _TIME) + _base32(noise, _REST)
+
+
+def child_id(run_id: str, step: int, ordinal: int | str) -> str:
+    """Return the id of what step `step` of `run_id` starts as number `ordinal`; a retry makes the same id."""
+    digest = hashlib.sha256(f"{run_id}/{step}/{ordinal}".encode()).digest()
+    return run_id[:_TIME] + _base32(int.from_bytes(digest[:8], "big"), _REST)
+
+
+def fired_id(schedule: str, due: float) -> str:
+    """Return the id of a schedule's run that is due at `due` (seconds since 1970), the same for every beat."""
+    digest = hashlib.sha256(f"{schedule}@{int(due)}".encode()).digest()
+    return timed_id(due, int.from_bytes(digest[:8], "big"))

@@ -1,0 +1,472 @@
+"""The in-memory transport: the same promises as the Celery one, within one process and for its lifetime.
+
+It serves `lumia.testing`, offline replay and plugin development, and runs the suite in `tests/conformance`.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import threading
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from lumia.errors import RunTimeoutError, StaleClaimError, StaleRoutesError, StoreError, UnknownRunError
+from lumia.journal import JournalEntry
+from lumia.ports import (
+    Claim,
+    Commit,
+    DeadLetter,
+    EffectRecord,
+    Health,
+    Limits,
+    RunRecord,
+    RunRequest,
+    Started,
+    StepRecord,
+    StoreOp,
+)
+from lumia.routes import RouteTable
+from lumia.system import Clock, RealClock
+
+if TYPE_CHECKING:
+    from lumia.runtime import Runtime
+
+
+@dataclass
+class _Run:
+    request: RunRequest
+    box: str
+    started: float
+    state: str = "queued"
+    step: int = 0
+    attempt: int = 0
+    token: int = 0
+    outcome: str = ""
+    reason: str = ""
+    ended: float = 0.0
+    pending: int = 1
+    holds: bool = False
+    cancelled: str = ""
+    handbacks: int = 0
+    steps: list[StepRecord] = field(default_factory=list)
+    children: list[str] = field(default_factory=list)
+    last: tuple[tuple[int, int], Claim | None] | None = None
+
+
+class InMemoryTransport:
+    """Implements `lumia.ports.Transport`. Safe for threads; nothing outlives the object."""
+
+    def __init__(self, limits: Limits | None = None, clock: Clock | None = None) -> None:
+        self.limits = limits or Limits()
+        self.clock = clock or RealClock()
+        self._changed = threading.Condition(threading.RLock())
+        self._runs: dict[str, _Run] = {}
+        self._finished: deque[str] = deque()
+        self._ready: dict[str, list[tuple[int, int, str]]] = {}
+        self._delayed: list[tuple[float, int, str]] = []
+        self._lanes: dict[str, deque[str]] = {}
+        self._holders: dict[str, str] = {}
+        self._dedup: dict[str, tuple[str, float]] = {}
+        self._effects: dict[tuple[str, str], EffectRecord] = {}
+        self._values: dict[str, tuple[str, Any, float | None]] = {}
+        self._journal: deque[JournalEntry] = deque(maxlen=self.limits.journal_entries)
+        self._dead: deque[DeadLetter] = deque(maxlen=10_000)
+        self._table: RouteTable | None = None
+        self._counter = itertools.count(1)
+        self._threads: list[threading.Thread] = []
+        self._closing = False
+
+    # --- starting
+
+    def start(self, requests: Sequence[RunRequest], *, routes: int | None = None) -> list[Started]:
+        """Accept the requests in one atomic step."""
+        with self._changed:
+            if routes is not None and self._table is not None and routes != self._table.number:
+                raise StaleRoutesError(f"plans of table {routes}, published is {self._table.number}")
+            first = requests[0]
+            known = self._known(first)
+            if known is not None:
+                return [Started(known, known != first.run_id), *(Started(r.run_id) for r in requests[1:])]
+            for request in requests:
+                self._begin(request)
+            self._changed.notify_all()
+            return [Started(request.run_id) for request in requests]
+
+    def _known(self, request: RunRequest) -> str | None:
+        if request.run_id in self._runs:
+            return request.run_id
+        if not request.dedup:
+            return None
+        run_id, until = self._dedup.get(request.dedup, ("", 0.0))
+        if run_id and until > self.clock.now():
+            return run_id
+        self._dedup[request.dedup] = (request.run_id, self.clock.now() + self.limits.dedup_window)
+        return None
+
+    def _begin(self, request: RunRequest) -> None:
+        run = _Run(request, request.box, self.clock.now(), attempt=request.attempt)
+        self._runs[request.run_id] = run
+        parent = self._runs.get(request.parent)
+        if parent is not None:
+            parent.children.append(request.run_id)
+            if request.attached:
+                parent.pending += 1
+        detail = {"box": request.box} | ({"cause": request.cause} if request.cause else {})
+        self._note("start", run, detail=detail)
+        if not request.plan.steps:
+            self._end(run, "done", "no handler")
+        elif request.arc:
+            run.state = "claimed"
+        elif request.delay > 0:
+            self._postpone(run, request.delay)
+        else:
+            self._enter(run)
+
+    def _enter(self, run: _Run) -> None:
+        key = run.request.key
+        if not key or run.request.inside or run.holds:
+            self._push(run)
+            return
+        if key in self._holders:
+            run.state = "waiting"
+            self._lanes.setdefault(key, deque()).append(run.request.run_id)
+            return
+        self._holders[key] = run.request.run_id
+        run.holds = True
+        self._push(run)
+
+    def _push(self, run: _Run) -> None:
+        run.state = "queued"
+        queue = run.request.plan.steps[run.step].queue
+        heapq.heappush(self._ready.setdefault(queue, []), (run.request.priority, next(self._counter), run.request.run_id))
+
+    def _postpone(self, run: _Run, delay: float) -> None:
+        run.state = "delayed"
+        heapq.heappush(self._delayed, (self.clock.now() + delay, next(self._counter), run.request.run_id))
+
+    # --- executing
+
+    def take(self, queue: str | None = None) -> Claim | None:
+        """Claim the next waiting step of `queue` (any queue when None), or return None."""
+        with self._changed:
+            self._move()
+            names = [queue] if queue else sorted(self._ready, key=lambda name: self._ready[name][:1] or [(99, 0, "")])
+            for name in names:
+                while self._ready.get(name):
+                    run = self._runs.get(heapq.heappop(self._ready[name])[2])
+                    if run is not None and run.state == "queued":
+                        return self._claim(run)
+            return None
+
+    def next_due(self) -> float | None:
+        """Return when the next delayed run is due, in seconds since 1970."""
+        with self._changed:
+            return self._delayed[0][0] if self._delayed else None
+
+    def _move(self) -> None:
+        while self._delayed and self._delayed[0][0] <= self.clock.now():
+            run = self._runs.get(heapq.heappop(self._delayed)[2])
+            if run is not None and run.state == "delayed":
+                self._enter(run)
+
+    def _claim(self, run: _Run) -> Claim:
+        run.state = "claimed"
+        run.attempt += 1
+        run.token = next(self._counter)
+        return self._as_claim(run)
+
+    def _as_claim(self, run: _Run) -> Claim:
+        request = run.request
+        return Claim(
+            request.run_id, run.step, run.token, run.attempt, request.flow, request.id, request.key, request.root_id,
+            request.cause, request.priority, request.plan, run.box, retry_of=request.retry_of, arc=request.arc,
+            handbacks=run.handbacks,
+        )  # fmt: skip
+
+    def begin_inline(self, run_id: str) -> Claim:
+        """Return the claim of an Arc run that this process has started."""
+        with self._changed:
+            return self._claim(self._found(run_id))
+
+    def commit(self, claim: Claim, commit: Commit) -> Claim | None:
+        """End a step; the same commit again gives the first answer again."""
+        with self._changed:
+            run = self._found(claim.run_id)
+            mark = (claim.step, claim.token)
+            if run.last is not None and run.last[0] == mark:
+                return run.last[1]
+            if run.state != "claimed" or run.token != claim.token or run.step != claim.step:
+                raise StaleClaimError(f"run {claim.run_id}, step {claim.step}: taken over by another worker")
+            self._check(commit.store)
+            answer = self._apply(run, claim, commit)
+            run.last = (mark, answer)
+            self._changed.notify_all()
+            return answer
+
+    def _apply(self, run: _Run, claim: Claim, commit: Commit) -> Claim | None:
+        if commit.box is not None:
+            run.box = commit.box
+        if commit.action != "handback":
+            run.steps.append(commit.record)
+            self._journal.append(self._stamped(commit.entry))
+        for op in commit.store:
+            self._write(op)
+        if commit.dead is not None:
+            self._dead.append(commit.dead)
+            self._note("dead", run, reason=commit.dead.error, step=claim.step)
+        for child in commit.children:
+            if child.run_id not in self._runs and self._known(child) is None:
+                self._begin(child)
+        return self._follow(run, commit)
+
+    def _follow(self, run: _Run, commit: Commit) -> Claim | None:
+        queue = run.request.plan.steps[run.step].queue
+        if run.cancelled and commit.action != "end":
+            self._end(run, "cancelled", run.cancelled)
+        elif commit.action == "next":
+            run.step, run.attempt, run.handbacks = commit.index, 0, 0
+            if commit.fuse:
+                run.attempt = 1
+                return self._as_claim(run)
+            self._push(run)
+        elif commit.action in ("retry", "handback"):
+            return self._again(run, commit)
+        else:
+            self._end(run, commit.outcome, commit.reason)
+        return self.take(queue) if commit.batch and commit.action == "end" else None
+
+    def _again(self, run: _Run, commit: Commit) -> Claim | None:
+        if commit.action == "handback":
+            run.attempt -= 1
+            run.handbacks += 1
+        if run.request.arc:
+            return self._claim(run)
+        self._postpone(run, commit.delay)
+        return None
+
+    def _end(self, run: _Run, outcome: str, reason: str) -> None:
+        run.state, run.outcome, run.reason, run.ended = "ended", outcome, reason, self.clock.now()
+        self._note("end", run, outcome=outcome, reason=reason)
+        self._leave(run)
+
+    def _leave(self, run: _Run | None) -> None:
+        while run is not None:
+            run.pending -= 1
+            if run.pending > 0:
+                return
+            run.state = "finished"
+            run.ended = max(run.ended, self.clock.now())
+            self._release(run)
+            self._forget(run.request.run_id)
+            run = self._runs.get(run.request.parent) if run.request.attached else None
+
+    def _release(self, run: _Run) -> None:
+        if not run.holds:
+            return
+        key = run.request.key
+        del self._holders[key]
+        waiting = self._lanes.get(key)
+        while waiting:
+            follower = self._runs.get(waiting.popleft())
+            if follower is not None and follower.state == "waiting":
+                self._enter(follower)
+                break
+        if not waiting:
+            self._lanes.pop(key, None)
+
+    def _forget(self, run_id: str) -> None:
+        self._finished.append(run_id)
+        while len(self._finished) > 20_000:
+            self._runs.pop(self._finished.popleft(), None)
+
+    # --- asking
+
+    def run(self, run_id: str) -> RunRecord | None:
+        """Return a run's record, or None when it is unknown or no longer kept."""
+        with self._changed:
+            run = self._runs.get(run_id)
+            if run is None:
+                return None
+            request = run.request
+            return RunRecord(
+                run_id, request.flow, request.id, request.key, request.root_id, request.cause, run.state, run.outcome,
+                run.reason, run.started, run.ended, tuple(run.steps), tuple(run.children), run.box, run.attempt,
+            )  # fmt: skip
+
+    def wait(self, run_id: str, timeout: float) -> RunRecord:
+        """Wait until a run's tree has finished."""
+        with self._changed:
+            self._found(run_id)
+            if not self._changed.wait_for(lambda: self._runs[run_id].state == "finished", timeout):
+                raise RunTimeoutError(f"run {run_id} has not ended within {timeout:g} s; look at it with `lumia trace`")
+        found = self.run(run_id)
+        assert found is not None
+        return found
+
+    def cancel(self, run_id: str, reason: str) -> bool:
+        """End a run as cancelled at its next commit or at once; False when it had ended."""
+        with self._changed:
+            run = self._found(run_id)
+            if run.state in ("ended", "finished"):
+                return False
+            if run.state == "claimed":
+                run.cancelled = reason
+            else:
+                self._end(run, "cancelled", reason)
+            self._changed.notify_all()
+            return True
+
+    def effect(self, run_id: str, name: str) -> EffectRecord | None:
+        """Return the ledger's record of an effect."""
+        with self._changed:
+            return self._effects.get((run_id, name))
+
+    def record_effect(self, run_id: str, name: str, record: EffectRecord, entry: JournalEntry | None) -> None:
+        """Write intent or result of an effect."""
+        with self._changed:
+            self._effects[run_id, name] = record
+            if entry is not None:
+                self._journal.append(self._stamped(entry))
+
+    def read(self, key: str) -> tuple[str, Any]:
+        """Return (type, value) of a store key."""
+        with self._changed:
+            kind, value, until = self._values.get(key, ("none", None, None))
+            if until is not None and until <= self.clock.now():
+                del self._values[key]
+                return "none", None
+            return kind, value
+
+    def write(self, ops: Sequence[StoreOp]) -> None:
+        """Apply store writes at once, all or none."""
+        with self._changed:
+            self._check(ops)
+            for op in ops:
+                self._write(op)
+
+    def _check(self, ops: Sequence[StoreOp]) -> None:
+        wanted = {"incr": "value", "append": "list", "put": "hash"}
+        for op in ops:
+            kind, value = self.read(op.key)
+            if op.op in wanted and kind not in ("none", wanted[op.op]):
+                raise StoreError(f"store key {op.key}: {op.op} on a {kind}; use another key or delete it")
+            if op.op == "incr" and kind == "value" and not _whole(value):
+                raise StoreError(f"store key {op.key}: holds {value}, which is no counter; use another key or delete it")
+
+    def _write(self, op: StoreOp) -> None:
+        kind, value = self.read(op.key)
+        until = self.clock.now() + op.ttl if op.ttl else None
+        kept = self._values[op.key][2] if kind != "none" else until
+        if op.op == "delete":
+            self._values.pop(op.key, None)
+        elif op.op == "set":
+            self._values[op.key] = ("value", op.value, until)
+        elif op.op == "incr":
+            self._values[op.key] = ("value", str(int(value or 0) + int(op.value)), kept)
+        elif op.op == "append":
+            self._values[op.key] = ("list", [*(value or []), op.value][-op.keep :], until)
+        else:
+            self._values[op.key] = ("hash", {**(value or {}), op.field: op.value}, until)
+
+    # --- journal, routes, dead letters
+
+    def _note(
+        self, kind: str, run: _Run, *, outcome: str = "", reason: str = "", step: int | None = None,
+        detail: dict[str, Any] | None = None,
+    ) -> None:  # fmt: skip
+        request = run.request
+        entry = JournalEntry(
+            kind, request.run_id, request.root_id, request.id, request.key, step, outcome=outcome, reason=reason,
+            detail=detail or {},
+        )  # fmt: skip
+        self._journal.append(self._stamped(entry))
+
+    def _stamped(self, entry: JournalEntry) -> JournalEntry:
+        return replace(entry, cursor=str(next(self._counter)), time=self.clock.now())
+
+    def tail(self, after: str, timeout: float, limit: int) -> list[JournalEntry]:
+        """Return entries after a cursor, waiting up to `timeout` seconds for one."""
+        with self._changed:
+            seen = next(self._counter) if after == "$" else int(after)
+
+            def newer() -> list[JournalEntry]:
+                return list(itertools.islice((e for e in self._journal if int(e.cursor) > seen), limit))
+
+            self._changed.wait_for(lambda: bool(newer()) or self._closing, timeout)
+            return newer()
+
+    def publish(self, table: RouteTable) -> RouteTable:
+        """Publish a route table."""
+        with self._changed:
+            if self._table is None or self._table.dump() != table.dump():
+                self._table = replace(table, number=next(self._counter))
+            return self._table
+
+    def routes(self) -> RouteTable | None:
+        """Return the published route table."""
+        return self._table
+
+    def dead(self, limit: int = 100) -> list[DeadLetter]:
+        """Return the newest dead letters, newest first."""
+        with self._changed:
+            return list(itertools.islice(reversed(self._dead), limit))
+
+    def health(self) -> Health:
+        """Tell whether the transport works."""
+        return Health(not self._closing, workers=tuple(thread.name for thread in self._threads))
+
+    # --- driving
+
+    def drain(self, bot: Runtime, *, limit: int = 100_000) -> int:
+        """Execute everything that is ready, in this thread; returns the number of claims taken from the queues."""
+        with bot.activated():
+            for count in range(limit):
+                claim = self.take()
+                if claim is None:
+                    return count
+                bot.executor.process(claim)
+        raise RunTimeoutError(f"still not idle after {limit} steps: do handlers start each other for ever?")
+
+    def serve(self, bot: Runtime, threads: int = 2) -> None:
+        """Execute runs in background threads until `close`."""
+        for number in range(threads):
+            thread = threading.Thread(target=self._serve, args=(bot,), name=f"lumia-memory-{number}", daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def _serve(self, bot: Runtime) -> None:
+        with bot.activated():
+            while not self._closing:
+                bot.executor.process(self._awaited())
+
+    def _awaited(self) -> Claim | None:
+        with self._changed:
+            claim = self.take()
+            if claim is None and not self._closing:
+                self._changed.wait(self._pause())
+            return claim
+
+    def _pause(self) -> float:
+        due = self.next_due()
+        return 0.5 if due is None else max(0.001, min(0.5, due - self.clock.now()))
+
+    def close(self) -> None:
+        """Stop the background threads."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify_all()
+        for thread in self._threads:
+            thread.join(timeout=5)
+
+    def _found(self, run_id: str) -> _Run:
+        run = self._runs.get(run_id)
+        if run is None:
+            raise UnknownRunError(f"run {run_id} is unknown here, or ended longer ago than runs are kept")
+        return run
+
+
+def _whole(text: str) -> bool:
+    return text.lstrip("-").isdigit()

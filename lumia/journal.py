@@ -1,0 +1,70 @@
+"""The journal: the append-only record of runs, steps and effects (DESIGN §2, §5).
+
+On the wire an entry is one compact JSON object; `JournalEntry` is what readers see. Wire keys: n kind, r run, o root
+run, i id, k key, x step, h handler, z outcome, y reason, t milliseconds since 1970, m duration in ms, a attempt, w worker,
+d detail. A `start` entry carries the Box (detail "box") so that a run can be replayed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+KINDS = ("start", "step", "end", "effect", "dead")
+_WIRE = {
+    "kind": "n",
+    "run_id": "r",
+    "root_id": "o",
+    "id": "i",
+    "key": "k",
+    "step": "x",
+    "handler": "h",
+    "outcome": "z",
+    "reason": "y",
+    "ms": "m",
+    "attempt": "a",
+    "worker": "w",
+    "detail": "d",
+}
+
+
+@dataclass(frozen=True)
+class JournalEntry:
+    """One thing that happened.
+
+    kind: start, step, end, effect or dead. cursor: position in the journal. time: seconds since 1970. ms: duration in
+    milliseconds. step: index in the plan, from 0. detail: whatever else is known (cause, box, error, effect, notes).
+    """
+
+    kind: str
+    run_id: str
+    root_id: str = ""
+    id: str = ""
+    key: str = ""
+    step: int | None = None
+    handler: str = ""
+    outcome: str = ""
+    reason: str = ""
+    time: float = 0.0
+    ms: float = 0.0
+    attempt: int = 0
+    worker: str = ""
+    detail: Mapping[str, Any] = field(default_factory=dict)
+    cursor: str = ""
+
+    def dump(self) -> str:
+        """Return the wire text; empty fields, cursor and time (the journal's own) are left out."""
+        named = {short: getattr(self, name) for name, short in _WIRE.items()}
+        packed = {short: value for short, value in named.items() if value not in ("", 0, 0.0, None, {}) or value is False}
+        if self.step is not None:
+            packed["x"] = self.step
+        return json.dumps(packed, separators=(",", ":"))
+
+    @classmethod
+    def load(cls, text: str, *, cursor: str, time: float) -> JournalEntry:
+        """Return the entry whose `dump` is `text`, at its place in the journal."""
+        packed = json.loads(text)
+        named = {name: packed[short] for name, short in _WIRE.items() if short in packed}
+        return cls(**named, cursor=cursor, time=time)

@@ -1,0 +1,161 @@
+"""What a decorator leaves on a function.
+
+Decorators only mark: they set an attribute on the function and note it in its module. The loader collects the marks,
+verifies them and hands them to the runtime, so nothing is registered at import time (DESIGN §3).
+"""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any, TypeVar
+
+from lumia.errors import RegistrationError
+
+Function = Callable[..., Any]
+F = TypeVar("F", bound=Function)
+
+HANDLER_KINDS = frozenset({"pipe", "consumer", "chain", "interceptor", "cron"})
+_ATTRIBUTE = "__lumia_marks__"
+_LISTED = "__lumia_marked__"
+_order = itertools.count(1)
+
+
+@dataclass(frozen=True)
+class Retry:
+    """How often and how soon a failing step is tried again.
+
+    attempts: tries in all, at least 1. backoff: seconds before the second try, doubled each time up to `max_delay`.
+    """
+
+    attempts: int = 3
+    backoff: float = 1.0
+    max_delay: float = 60.0
+
+    def delay(self, attempt: int) -> float:
+        """Return the seconds to wait after try number `attempt` (from 1) has failed."""
+        return float(min(self.max_delay, self.backoff * 2 ** min(attempt - 1, 30)))
+
+
+@dataclass(frozen=True)
+class Mark:
+    """One decorator on one function.
+
+    kind: pipe, consumer, chain, interceptor, cron, route, websocket or command. id: event id, glob, cron expression,
+    path or command name. options: what else the decorator was given.
+    """
+
+    kind: str
+    id: str
+    glob: bool = False
+    priv: int = 0
+    options: Mapping[str, Any] = field(default_factory=dict)
+    order: int = field(default_factory=lambda: next(_order))
+
+
+def put(mark: Mark, fn: F) -> F:
+    """Leave `mark` on `fn` and return `fn` unchanged otherwise."""
+    if not inspect.isfunction(fn):
+        raise RegistrationError(f"{mark.kind} {mark.id!r} marks {fn!r}, which is no function; decorate a `def`")
+    marks: list[Mark] = fn.__dict__.setdefault(_ATTRIBUTE, [])
+    marks.append(mark)
+    listed: list[Function] = fn.__globals__.setdefault(_LISTED, [])
+    if fn not in listed:
+        listed.append(fn)
+    return fn
+
+
+def marker(kind: str, id: str, *, glob: bool = False, priv: int = 0, **options: Any) -> Callable[[F], F]:
+    """Return a decorator that leaves a `Mark`; options that are None are left out."""
+    if not isinstance(id, str) or not id:
+        raise RegistrationError(f"a {kind} needs an id as its first argument, got {id!r}; example: ('msg', priv=50)")
+    if isinstance(priv, bool) or not isinstance(priv, int):
+        raise RegistrationError(f"{kind} {id!r}: priv is a whole number, got {priv!r}")
+    given = {name: value for name, value in options.items() if value is not None}
+    return lambda fn: put(Mark(kind, id, glob, priv, given), fn)
+
+
+def marks_on(fn: Function) -> list[Mark]:
+    """Return the marks of one function, in the order they were left."""
+    return sorted(getattr(fn, _ATTRIBUTE, ()), key=lambda mark: mark.order)
+
+
+def marks_of(module: ModuleType) -> list[tuple[Mark, Function]]:
+    """Return every mark of `module` and of the loaded modules of its package, in registration order."""
+    found = [(mark, fn) for part in _parts(module) for fn in part.__dict__.get(_LISTED, ()) for mark in marks_on(fn)]
+    return sorted(found, key=lambda pair: pair[0].order)
+
+
+def _parts(module: ModuleType) -> list[ModuleType]:
+    package = module.__name__.rpartition(".")[0]
+    if not package:
+        return [module]
+    inside = [part for name, part in list(sys.modules.items()) if name.startswith(package + ".") and part is not None]
+    return inside if module in inside else [module, *inside]
+
+
+def verify(mark: Mark, fn: Function, plugin: str) -> None:
+    """Check that `fn` can be called the way `mark` promises; raise `RegistrationError` naming plugin and function."""
+    if mark.kind in HANDLER_KINDS:
+        _verify_handler(mark, fn, f"{plugin}.{fn.__name__} ({mark.kind} {mark.id!r})")
+
+
+def _verify_handler(mark: Mark, fn: Function, where: str) -> None:
+    names = _required(fn, where)
+    if mark.glob and (not names or names[0] != "src"):
+        raise RegistrationError(
+            f"{where} uses a glob, so its first parameter must be `src: str` (it receives the matched id); "
+            f"write `def {fn.__name__}(src: str, content: lumia.Box)`"
+        )
+    wanted = 2 if mark.glob else 1
+    if len(names) != wanted:
+        shape = "(src: str, content: lumia.Box)" if mark.glob else "(content: lumia.Box)"
+        raise RegistrationError(f"{where} takes {len(names)} parameters; write `def {fn.__name__}{shape}`")
+    _verify_options(mark, where)
+
+
+def _required(fn: Function, where: str) -> list[str]:
+    if inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
+        raise RegistrationError(f"{where} is a generator; a handler returns once, remove the `yield`")
+    kinds = inspect.Parameter
+    names = []
+    for parameter in inspect.signature(fn).parameters.values():
+        if parameter.kind is kinds.KEYWORD_ONLY and parameter.default is kinds.empty:
+            raise RegistrationError(f"{where}: nobody can fill the keyword-only parameter {parameter.name!r}")
+        positional = parameter.kind in (kinds.POSITIONAL_ONLY, kinds.POSITIONAL_OR_KEYWORD)
+        if positional and parameter.default is kinds.empty:
+            names.append(parameter.name)
+    return names
+
+
+def _verify_options(mark: Mark, where: str) -> None:
+    timeout = mark.options.get("timeout")
+    if timeout is not None and not (isinstance(timeout, (int, float)) and timeout > 0):
+        raise RegistrationError(f"{where}: timeout is seconds above 0, got {timeout!r}")
+    retry = mark.options.get("retry")
+    if retry is not None and retry_of(retry) is None:
+        raise RegistrationError(f"{where}: retry is a number of tries ≥ 1 or lumia.Retry(...), got {retry!r}")
+    queue = mark.options.get("queue")
+    if queue is not None and not (isinstance(queue, str) and queue and ":" not in queue and queue.isprintable()):
+        raise RegistrationError(f"{where}: queue is a printable name without ':', got {queue!r}")
+
+
+def retry_of(value: Retry | int | None) -> Retry | None:
+    """Return the `Retry` that an option names (an int is the number of tries), or None when it names none."""
+    if isinstance(value, Retry):
+        return value if value.attempts >= 1 else None
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
+        return Retry(attempts=value)
+    return None
+
+
+def command(name: str, *, help: str = "") -> Callable[[F], F]:
+    """Mark a function as the command `lumia NAME`; a space in the name makes a subcommand.
+
+    The plugin's manifest lists the command with its one-line help, so `lumia --help` needs no plugin code.
+    """
+    return marker("command", name, help=help)

@@ -1,0 +1,258 @@
+"""The ports: what the mechanism asks of a transport, and the values that cross them.
+
+Two implementations ship: `lumia.inmemory` (one process, for tests and development) and `tasks` (Celery on Redis). Both
+run the suite in `tests/conformance`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from lumia.journal import JournalEntry
+from lumia.routes import Plan, RouteTable
+
+PRIORITIES = (0, 3, 6, 9)
+"""Urgent, normal, low, bulk: 0 is served first."""
+NORMAL = 3
+
+
+@dataclass(frozen=True)
+class RunRequest:
+    """One run to be started.
+
+    box: wire text. key: lane. parent: run that causes it, "" for none; cause: "run/step". attached: counts into its
+    parent's tree. delay: seconds. dedup: a second start under this text within the window returns the first run.
+    inside: runs within the lane its parent holds. attempt: tries already made; retry_of: the "run/step" whose effects
+    this retry shares. arc: the Box is a live resource, the run is executed inline by the
+    process that starts it.
+    """
+
+    run_id: str
+    flow: str
+    id: str
+    plan: Plan
+    box: str
+    key: str = ""
+    cause: str = ""
+    parent: str = ""
+    root_id: str = ""
+    attached: bool = True
+    inside: bool = False
+    delay: float = 0.0
+    dedup: str = ""
+    priority: int = NORMAL
+    attempt: int = 0
+    retry_of: str = ""
+    arc: bool = False
+
+
+@dataclass(frozen=True)
+class Started:
+    """The answer to a start: the run that serves it, and whether that run was there before."""
+
+    run_id: str
+    duplicate: bool = False
+
+
+@dataclass(frozen=True)
+class Claim:
+    """The right to execute one step, until the deadline or the worker's death. token: the fencing token."""
+
+    run_id: str
+    step: int
+    token: int
+    attempt: int
+    flow: str
+    id: str
+    key: str
+    root_id: str
+    cause: str
+    priority: int
+    plan: Plan
+    box: str
+    retry_of: str = ""
+    arc: bool = False
+    handbacks: int = 0
+
+
+@dataclass(frozen=True)
+class StoreOp:
+    """One buffered write. op: set, delete, incr, append or put (one field). value: JSON text, or the number for incr."""
+
+    op: str
+    key: str
+    value: str = ""
+    field: str = ""
+    ttl: float | None = None
+    keep: int = 0
+
+
+@dataclass(frozen=True)
+class DeadLetter:
+    """What was given up: the step, why, and the Box it had."""
+
+    run_id: str
+    step: int
+    handler: str
+    id: str
+    key: str
+    error: str
+    attempts: int
+    box: str
+    time: float
+    root_id: str = ""
+
+
+@dataclass(frozen=True)
+class Commit:
+    """Everything that ends a step, written at once or not at all.
+
+    action: next, end, retry or handback (another worker shall take it). box: new wire text or None when unchanged.
+    record: the step's line in the run record. fuse: this process executes the next step at once. batch: it takes the
+    queue's next run when this one has ended.
+    """
+
+    action: str
+    record: StepRecord
+    entry: JournalEntry
+    index: int = 0
+    outcome: str = ""
+    reason: str = ""
+    delay: float = 0.0
+    box: str | None = None
+    children: tuple[RunRequest, ...] = ()
+    store: tuple[StoreOp, ...] = ()
+    dead: DeadLetter | None = None
+    fuse: bool = False
+    batch: bool = False
+
+
+@dataclass(frozen=True)
+class StepRecord:
+    """What became of a step: outcome next, stop, block, failed, skipped or retry."""
+
+    handler: str
+    outcome: str
+    reason: str = ""
+    ms: float = 0.0
+    attempt: int = 1
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """What is known of a run. state: waiting, queued, claimed, delayed, ended (children still run) or finished."""
+
+    run_id: str
+    flow: str
+    id: str
+    key: str
+    root_id: str
+    cause: str
+    state: str
+    outcome: str
+    reason: str
+    started: float
+    ended: float
+    steps: tuple[StepRecord, ...]
+    children: tuple[str, ...]
+    box: str
+    attempt: int = 0
+
+    @property
+    def finished(self) -> bool:
+        """Tell whether the run and all its attached children have ended."""
+        return self.state == "finished"
+
+
+@dataclass(frozen=True)
+class EffectRecord:
+    """A recorded call. state: intended, done or failed. value: JSON text of the result."""
+
+    state: str
+    value: str = ""
+    policy: str = "retry"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The figures of the configuration that a transport needs; times in seconds, sizes in bytes."""
+
+    step_timeout: float = 60.0
+    max_attempts: int = 3
+    dedup_window: float = 3600.0
+    keep_runs: float = 3600.0
+    journal_entries: int = 100_000
+    fuse: bool = True
+    batch: int = 16
+    batch_seconds: float = 0.05
+    concurrency: int = 16
+    handbacks: int = 30
+
+
+@dataclass(frozen=True)
+class Health:
+    """Whether the transport can accept and execute. detail: what is wrong, or "" when all is well."""
+
+    ok: bool
+    workers: tuple[str, ...] = ()
+    detail: str = ""
+    counters: dict[str, int] = field(default_factory=dict)
+
+
+class Transport(Protocol):
+    """Carries runs from start to end. Every write is atomic; a repeated call gives the first answer again."""
+
+    limits: Limits
+
+    def start(self, requests: Sequence[RunRequest], *, routes: int | None = None) -> list[Started]:
+        """Accept the requests in one atomic step; a duplicate of the first one starts none of them.
+
+        routes: the table number the plans were made with; raises `StaleRoutesError` when a newer one is published.
+        """
+
+    def commit(self, claim: Claim, commit: Commit) -> Claim | None:
+        """End a step. Returns the next claim for this process (fused or batched) or None; `StaleClaimError` if lost."""
+
+    def begin_inline(self, run_id: str) -> Claim:
+        """Return the claim of an Arc run that this process has started."""
+
+    def run(self, run_id: str) -> RunRecord | None:
+        """Return a run's record, or None when it is unknown or no longer kept."""
+
+    def wait(self, run_id: str, timeout: float) -> RunRecord:
+        """Wait until a run's tree has finished; raises `RunTimeoutError` or `UnknownRunError`."""
+
+    def cancel(self, run_id: str, reason: str) -> bool:
+        """End a run as cancelled at its next commit or at once; False when it had ended."""
+
+    def effect(self, run_id: str, name: str) -> EffectRecord | None:
+        """Return the ledger's record of an effect."""
+
+    def record_effect(self, run_id: str, name: str, record: EffectRecord, entry: JournalEntry | None) -> None:
+        """Write intent or result of an effect."""
+
+    def read(self, key: str) -> tuple[str, Any]:
+        """Return (type, value) of a store key: ("none", None), ("value", JSON text) or ("list", [JSON text, …]), ("hash", {…})."""
+
+    def write(self, ops: Sequence[StoreOp]) -> None:
+        """Apply store writes at once, all or none."""
+
+    def tail(self, after: str, timeout: float, limit: int) -> list[JournalEntry]:
+        """Return entries after a cursor ("0" from the start, "$" only new ones), waiting up to `timeout` seconds."""
+
+    def publish(self, table: RouteTable) -> RouteTable:
+        """Publish a route table; returns it with its number (the old one when nothing changed)."""
+
+    def routes(self) -> RouteTable | None:
+        """Return the published route table, or None before the first worker has loaded."""
+
+    def dead(self, limit: int = 100) -> list[DeadLetter]:
+        """Return the newest dead letters, newest first."""
+
+    def health(self) -> Health:
+        """Tell whether the transport works; never raises."""
+
+    def close(self) -> None:
+        """Release connections and threads."""

@@ -1,0 +1,212 @@
+"""One bot in one process: its folder, configuration, plugins, services and transport.
+
+Nothing here is global but the choice of the active bot: two bots can live in one process (and do, in tests).
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lumia.errors import BackendUnavailableError, NotRunningError
+from lumia.executor import AsyncLoop, Executor, expected_type
+from lumia.ports import Limits, Transport
+from lumia.routes import DEFAULT_QUEUE, DEFAULT_RETRY, PlanStep, Route, RouteIndex, RouteTable, Schedule
+from lumia.system import Clock, RealClock
+
+if TYPE_CHECKING:
+    from lumia.blobs import Blobs
+    from lumia.box import Box
+    from lumia.config import ConfigStore
+    from lumia.loader import Handler, PluginSet
+    from lumia.models import Models
+    from lumia.services import Services
+
+_here: ContextVar[Runtime | None] = ContextVar("lumia_bot", default=None)
+_process: list[Runtime] = []
+
+
+def active() -> Runtime | None:
+    """Return the active bot, or None."""
+    found = _here.get()
+    return found if found is not None else (_process[-1] if _process else None)
+
+
+def current() -> Runtime:
+    """Return the active bot; raises `NotRunningError` when there is none."""
+    bot = active()
+    if bot is None:
+        raise NotRunningError(
+            "no bot is active in this process; handlers, gateway and commands have one, a script opens one with "
+            "lumia.runtime.open_bot(), a test uses lumia.testing.Bot"
+        )
+    return bot
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A handler as this process can call it. expects: the T of `Box[T]`, None when undeclared."""
+
+    name: str
+    fn: Callable[..., Any]
+    glob: bool
+    plugin: str
+    generation: str
+    expects: Any = None
+
+
+@dataclass(frozen=True)
+class Table:
+    """The route table this process plans with."""
+
+    number: int
+    index: RouteIndex
+
+
+@dataclass
+class Runtime:
+    """One bot in one process. worker: this process's name in claims and the journal."""
+
+    root: Path
+    base: Path
+    transport: Transport
+    secret: bytes
+    config: ConfigStore | None = None
+    plugins: PluginSet | None = None
+    services: Services | None = None
+    blobs: Blobs | None = None
+    models: Models | None = None
+    clock: Clock = field(default_factory=RealClock)
+    limits: Limits = field(default_factory=Limits)
+    worker: str = field(default_factory=lambda: f"{socket.gethostname()}:{os.getpid()}")
+    redact: Callable[[str], str] = str
+    log: logging.Logger = field(default_factory=lambda: logging.getLogger("lumia"))
+    handlers: dict[str, Loaded] = field(default_factory=dict)
+    _table: Table | None = None
+    _loop: AsyncLoop | None = None
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        self.executor = Executor(self)
+
+    @property
+    def table(self) -> Table:
+        """Return the route table to plan with; raises `BackendUnavailableError` before a worker has published one."""
+        if self._table is None:
+            self.refresh_routes()
+        assert self._table is not None
+        return self._table
+
+    @property
+    def routes(self) -> RouteIndex:
+        """Return the index of the routes this process plans with."""
+        return self.table.index
+
+    def refresh_routes(self) -> None:
+        """Read the published route table."""
+        table = self.transport.routes()
+        if table is None:
+            raise BackendUnavailableError(
+                "no worker has published its handlers yet, so nothing can be accepted; start one with `lumia up` or "
+                "`celery -A tasks worker`"
+            )
+        self.use_routes(table)
+
+    def use_routes(self, table: RouteTable) -> None:
+        """Plan with `table` from now on."""
+        self._table = Table(table.number, RouteIndex(table.routes))
+
+    def install(self, plugins: PluginSet) -> RouteTable:
+        """Make the handlers of loaded plugins callable and return the table that describes them."""
+        self.plugins = plugins
+        found = [handler for plugin in plugins.plugins.values() for handler in plugin.handlers]
+        self.handlers = {handler.name: _loaded(handler) for handler in found if handler.mark.kind in EVENT_KINDS}
+        return route_table(found, {name: plugin.generation for name, plugin in plugins.plugins.items()})
+
+    def handler(self, step: PlanStep) -> Loaded | None:
+        """Return the handler of a plan's step as loaded here, or None when it was removed."""
+        return self.handlers.get(step.handler)
+
+    def run_inline(self, run_id: str, box: Box[Any]) -> None:
+        """Execute an Arc run that was just started by this process."""
+        with self.activated():
+            self.executor.process_inline(self.transport.begin_inline(run_id), box)
+
+    def run_async(self, coroutine: Any, limit: float, handler: str) -> Any:
+        """Run an async handler on this process's event loop."""
+        with self._lock:
+            if self._loop is None:
+                self._loop = AsyncLoop()
+        return self._loop.run(coroutine, limit, handler)
+
+    def activate(self) -> Runtime:
+        """Make this the process's bot."""
+        _process.append(self)
+        return self
+
+    @contextmanager
+    def activated(self) -> Iterator[Runtime]:
+        """Make this the active bot for a block."""
+        token = _here.set(self)
+        try:
+            yield self
+        finally:
+            _here.reset(token)
+
+    def close(self) -> None:
+        """Unload plugins and release what the bot holds."""
+        if self in _process:
+            _process.remove(self)
+        if self.plugins is not None:
+            with self.activated():
+                self.plugins.close()
+        if self._loop is not None:
+            self._loop.close()
+        self.transport.close()
+
+
+EVENT_KINDS = frozenset({"pipe", "consumer", "chain", "interceptor", "cron"})
+
+
+def _loaded(handler: Handler) -> Loaded:
+    return Loaded(
+        handler.name, handler.fn, handler.mark.glob, handler.plugin, handler.generation, expected_type(handler.fn)
+    )
+
+
+def route_table(handlers: list[Handler], plugins: Mapping[str, str]) -> RouteTable:
+    """Return the routes and schedules of handlers, in their plugins' load order."""
+    from lumia.bus import TICKS  # noqa: PLC0415 (the bus imports the runtime's users)
+
+    found = [handler for handler in handlers if handler.mark.kind in EVENT_KINDS]
+    routes = tuple(_route(handler, order) for order, handler in enumerate(found))
+    ticks = [Schedule(name, expression) for name, expression in TICKS.items()]
+    timed = [_schedule(handler) for handler in found if handler.mark.kind == "cron"]
+    return RouteTable(0, routes, (*ticks, *timed), dict(plugins))
+
+
+def _route(handler: Handler, order: int) -> Route:
+    from lumia.bus import event_id  # noqa: PLC0415 (see route_table)
+    from lumia.marks import retry_of  # noqa: PLC0415 (see route_table)
+
+    mark, options = handler.mark, handler.mark.options
+    return Route(
+        mark.kind, event_id(mark, handler.name), handler.name, handler.plugin, handler.generation, glob=mark.glob,
+        priv=mark.priv, order=order, queue=options.get("queue", DEFAULT_QUEUE), timeout=options.get("timeout"),
+        hard=bool(options.get("hard")), retry=retry_of(options.get("retry")) or DEFAULT_RETRY, source=handler.source,
+    )  # fmt: skip
+
+
+def _schedule(handler: Handler) -> Schedule:
+    from lumia.bus import cron_id  # noqa: PLC0415 (see route_table)
+
+    options = handler.mark.options
+    return Schedule(cron_id(handler.name), handler.mark.id, options.get("tz", "UTC"), options.get("missed", "skip"))

@@ -1,0 +1,124 @@
+"""Time, ids, randomness and the adapter registry of the running bot (spec §6.2).
+
+Whoever needs a clock, an id or a random number asks here, so that tests and replay can pin them.
+"""
+
+from __future__ import annotations
+
+import random as _random
+import secrets
+import time
+from dataclasses import asdict, dataclass
+from typing import Protocol
+
+from lumia.ids import timed_id
+
+
+class Clock(Protocol):
+    """Where time and chance come from."""
+
+    def now(self) -> float:
+        """Return the seconds since 1970."""
+
+    def monotonic(self) -> float:
+        """Return seconds that never go back."""
+
+    def noise(self) -> int:
+        """Return 60 random bits."""
+
+    def random(self) -> float:
+        """Return a number in [0, 1)."""
+
+
+class RealClock:
+    """The machine's clock and randomness."""
+
+    def now(self) -> float:
+        """Return the seconds since 1970."""
+        return time.time()
+
+    def monotonic(self) -> float:
+        """Return seconds that never go back."""
+        return time.monotonic()
+
+    def noise(self) -> int:
+        """Return 60 random bits."""
+        return secrets.randbits(60)
+
+    def random(self) -> float:
+        """Return a number in [0, 1)."""
+        return _random.random()
+
+
+_REAL = RealClock()
+
+
+def _clock() -> Clock:
+    from lumia import runtime  # noqa: PLC0415 (the runtime imports this module)
+
+    bot = runtime.active()
+    return bot.clock if bot is not None else _REAL
+
+
+def now() -> float:
+    """Return the seconds since 1970."""
+    return _clock().now()
+
+
+def monotonic() -> float:
+    """Return seconds that never go back, for measuring durations."""
+    return _clock().monotonic()
+
+
+def random() -> float:
+    """Return a random number in [0, 1)."""
+    return _clock().random()
+
+
+def new_id() -> str:
+    """Return a new time-sortable id of 22 characters."""
+    clock = _clock()
+    return timed_id(clock.now(), clock.noise())
+
+
+@dataclass(frozen=True)
+class AdapterInfo:
+    """A registered adapter. seen: when it last gave a sign of life, in seconds since 1970."""
+
+    id: str
+    version: str
+    platform: str
+    account: str = ""
+    seen: float = 0.0
+
+
+class _Adapters:
+    """`lumia.system.adapters`: who serves which platform."""
+
+    def reg(self, adapter_id: str, version: str, *, platform: str | None = None, account: str | None = None) -> None:
+        """Register an adapter; the platform is the id's part before the first '-' unless given."""
+        found = platform or adapter_id.split("-", 1)[0]
+        self._put(AdapterInfo(adapter_id, version, found, account or "", now()))
+
+    def heartbeat(self, adapter_id: str, version: str) -> None:
+        """Note that an adapter is alive; one that was never registered is registered by it."""
+        known = {info.id: info for info in self.list()}.get(adapter_id)
+        platform = known.platform if known else adapter_id.split("-", 1)[0]
+        self._put(AdapterInfo(adapter_id, version, platform, known.account if known else "", now()))
+
+    def list(self) -> list[AdapterInfo]:
+        """Return every registered adapter, by id."""
+        fields = _store().fields("adapters")
+        return [AdapterInfo(**fields[key]) for key in sorted(fields)]
+
+    def _put(self, info: AdapterInfo) -> None:
+        _store().put("adapters", info.id, asdict(info))
+
+
+def _store():  # type: ignore[no-untyped-def]
+    from lumia.store import Store  # noqa: PLC0415 (the store needs the runtime, which imports this module)
+
+    return Store("lumia")
+
+
+adapters = _Adapters()
