@@ -78,13 +78,15 @@ def _request(bot: Any, run_id: str, flow: str, id: str, content: Box[Any], optio
     plan = bot.table.index.plan(flow, id)
     if content.is_arc:
         elsewhere = [step.handler for step in plan.steps if step.queue != DEFAULT_QUEUE]
-        if elsewhere:
-            raise ArcError(f"start({id!r}): a live resource can't reach {elsewhere[0]}, which runs on another queue")
+        absent = [step.handler for step in plan.steps if bot.handler(step) is None]
+        if elsewhere or absent:
+            why = f"{elsewhere[0]}, which runs on another queue" if elsewhere else f"{absent[0]}, not loaded here"
+            raise ArcError(f"start({id!r}): a live resource can't leave its process, so it can't reach {why}")
     wire = "" if content.is_arc else content.dump(bot.secret)
     return RunRequest(
         run_id, flow, id, plan, wire, key="" if content.is_arc else options.key or "", dedup=options.dedup,
         delay=options.delay, priority=NORMAL if options.priority is None else options.priority,
-        root_id=run_id, attached=False, arc=content.is_arc,
+        root_id=run_id, attached=False, arc=content.is_arc and bool(plan.steps),
     )  # fmt: skip
 
 
@@ -104,7 +106,7 @@ def _start_now(
         except StaleRoutesError:
             bot.refresh_routes()
             continue
-        if content.is_arc and not started[0].duplicate:
+        if requests[0].arc and not started[0].duplicate:
             bot.run_inline(started[0].run_id, content)
         return str(started[0].run_id)
     raise StaleRoutesError(f"start({id!r}): the route table changed 8 times meanwhile; try again")

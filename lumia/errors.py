@@ -36,8 +36,9 @@
     ├── EffectError                an effect whose outcome is unknown and must not be repeated
     ├── SupervisorError        a process of `lumia up` can't be started, reached or stopped
     ├── BlobError
-    └── ModelError                 no model of a role answered
-        └── ModelConfigError       a role can't work as configured: model, key or package
+    ├── ModelError                 no model of a role answered
+    │   └── ModelConfigError       a role can't work as configured: model, key or package
+    └── GatewayError               the gateway can't listen on its address
 """
 
 from __future__ import annotations
@@ -193,4 +194,4 @@ class ModelConfigError(ModelError):
 
 
 class GatewayError(LumiaError):
-    """The gateway can't listen on its address, or a callback may not be made."""
+    """The gateway can't listen on its address."""

@@ -398,6 +398,11 @@ class InMemoryTransport:
             self._changed.wait_for(lambda: bool(newer()) or self._closing, timeout)
             return newer()
 
+    def cursor(self) -> str:
+        """Return the journal's newest cursor, "0" while it is empty."""
+        with self._changed:
+            return self._journal[-1].cursor if self._journal else "0"
+
     def publish(self, table: RouteTable) -> RouteTable:
         """Publish a route table."""
         with self._changed:

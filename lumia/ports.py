@@ -242,6 +242,9 @@ class Transport(Protocol):
     def tail(self, after: str, timeout: float, limit: int) -> list[JournalEntry]:
         """Return entries after a cursor ("0" from the start, "$" only new ones), waiting up to `timeout` seconds."""
 
+    def cursor(self) -> str:
+        """Return the journal's newest cursor, "0" while it is empty."""
+
     def publish(self, table: RouteTable) -> RouteTable:
         """Publish a route table; returns it with its number (the old one when nothing changed)."""
 

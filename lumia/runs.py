@@ -70,6 +70,11 @@ def tail(after: str = "$", timeout: float = 1.0, limit: int = 200) -> list[Journ
     return entries
 
 
+def cursor() -> str:
+    """Return the journal's newest position: `tail` from there misses nothing that happens from now on."""
+    return str(_bot().transport.cursor())
+
+
 def _bot() -> Any:
     from lumia import runtime  # noqa: PLC0415 (the runtime imports the public modules)
 

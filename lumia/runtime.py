@@ -69,6 +69,7 @@ class Table:
 
     number: int
     index: RouteIndex
+    queues: tuple[str, ...]
 
 
 @dataclass
@@ -122,13 +123,13 @@ class Runtime:
 
     def use_routes(self, table: RouteTable) -> None:
         """Plan with `table` from now on."""
-        self._table = Table(table.number, RouteIndex(table.routes))
+        self._table = Table(table.number, RouteIndex(table.routes), table.queues)
 
     def install(self, plugins: PluginSet) -> RouteTable:
         """Make the handlers of loaded plugins callable and return the table that describes them."""
         self.plugins = plugins
-        found = [handler for plugin in plugins.plugins.values() for handler in plugin.handlers]
-        self.handlers = {handler.name: _loaded(handler) for handler in found if handler.mark.kind in EVENT_KINDS}
+        found = plugins.handlers(*EVENT_KINDS)
+        self.handlers = {handler.name: _loaded(handler) for handler in found}
         return route_table(found, {name: plugin.generation for name, plugin in plugins.plugins.items()})
 
     def handler(self, step: PlanStep) -> Loaded | None:
@@ -173,6 +174,15 @@ class Runtime:
         self.transport.close()
 
 
+def open_bot(
+    root: Path | str | None = None, *, load: str = "none", transport: Transport | None = None, start: bool = True
+) -> Runtime:
+    """Open the bot of `root` in this process and make it the active one, see `lumia.opening.open_bot`."""
+    from lumia import opening  # noqa: PLC0415 (opening a bot loads configuration, plugins and models)
+
+    return opening.open_bot(root, load=load, transport=transport, start=start)
+
+
 EVENT_KINDS = frozenset({"pipe", "consumer", "chain", "interceptor", "cron"})
 
 
@@ -186,10 +196,9 @@ def route_table(handlers: list[Handler], plugins: Mapping[str, str]) -> RouteTab
     """Return the routes and schedules of handlers, in their plugins' load order."""
     from lumia.bus import TICKS  # noqa: PLC0415 (the bus imports the runtime's users)
 
-    found = [handler for handler in handlers if handler.mark.kind in EVENT_KINDS]
-    routes = tuple(_route(handler, order) for order, handler in enumerate(found))
+    routes = tuple(_route(handler, order) for order, handler in enumerate(handlers))
     ticks = [Schedule(name, expression) for name, expression in TICKS.items()]
-    timed = [_schedule(handler) for handler in found if handler.mark.kind == "cron"]
+    timed = [_schedule(handler) for handler in handlers if handler.mark.kind == "cron"]
     return RouteTable(0, routes, (*ticks, *timed), dict(plugins))
 
 

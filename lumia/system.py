@@ -9,9 +9,12 @@ import random as _random
 import secrets
 import time
 from dataclasses import asdict, dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from lumia.ids import timed_id
+
+if TYPE_CHECKING:
+    from lumia.store import Store
 
 
 class Clock(Protocol):
@@ -115,7 +118,7 @@ class _Adapters:
         _store().put("adapters", info.id, asdict(info))
 
 
-def _store():  # type: ignore[no-untyped-def]
+def _store() -> Store:
     from lumia.store import Store  # noqa: PLC0415 (the store needs the runtime, which imports this module)
 
     return Store("lumia")

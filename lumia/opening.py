@@ -1,0 +1,114 @@
+"""Opening a bot: configuration, secret, backend, plugins and models of one bot root in this process."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from lumia import __version__
+from lumia.blobs import Blobs
+from lumia.box import set_limit
+from lumia.config import ConfigStore
+from lumia.effects import effect
+from lumia.errors import BackendUnavailableError, ConfigError
+from lumia.loader import Loader, PluginSet, discover
+from lumia.models import Models
+from lumia.paths import base, find_root
+from lumia.ports import Limits, Transport
+from lumia.runtime import Runtime
+from lumia.secrets import load_secret, redact
+from lumia.services import Services
+
+LOADS = ("none", "gateway", "all")
+
+
+def open_bot(
+    root: Path | str | None = None, *, load: str = "none", transport: Transport | None = None, start: bool = True
+) -> Runtime:
+    """Open the bot of `root` (default: the bot root of this folder) and make it the process's active one.
+
+    load: which plugins are imported: `none`, those the `gateway` serves, or `all`. start: run their `on_load`.
+    transport: instead of the configured backend. Raises `RootNotFoundError`, `ConfigError`, `BackendUnavailableError`.
+    """
+    if load not in LOADS:
+        raise ConfigError(f"load is one of {', '.join(LOADS)}, got {load!r}")
+    folder = find_root(root)
+    config = ConfigStore(folder)
+    limits = limits_of(config)
+    set_limit(config.core.box.max_bytes)
+    secret = load_secret(folder)
+    carried = transport or _connect(config.core.lumia.backend, folder, limits, config)
+    bot = Runtime(
+        folder, base(), carried, secret, config, services=Services(), limits=limits, models=_models(config),
+        blobs=Blobs(folder / "data" / "blobs", max_bytes=config.core.blobs.max_bytes,
+                    allowed=tuple(config.core.blobs.allowed)),
+        redact=_redactor(secret),
+    )  # fmt: skip
+    bot.activate()
+    if load != "none":
+        with bot.activated():
+            bot.plugins = load_plugins(bot, load, start)
+            bot.install(bot.plugins)
+    return bot
+
+
+def limits_of(config: ConfigStore) -> Limits:
+    """Return the figures the mechanism needs from `config/lumia.toml`."""
+    worker, core = config.core.worker, config.core
+    return Limits(
+        step_timeout=worker.step_timeout, max_attempts=worker.max_attempts, dedup_window=core.dedup.window,
+        keep_runs=core.runs.keep, journal_entries=core.journal.max_entries, fuse=worker.fuse, batch=worker.batch,
+        batch_seconds=worker.batch_ms / 1000, concurrency=worker.concurrency,
+    )  # fmt: skip
+
+
+def load_plugins(bot: Runtime, load: str, start: bool) -> PluginSet:
+    """Load the plugins of `bot` into this process; failures are logged and kept in the set."""
+    assert bot.config is not None and bot.services is not None
+    disabled = tuple(bot.config.core.plugins.disabled)
+    names = None
+    if load == "gateway":
+        found = discover(bot.base, bot.root, disabled)
+        names = {item.name for item in found if item.manifest is not None and item.manifest.gateway}
+    loader = Loader(
+        bot.base, bot.root, config=bot.config, services=bot.services, core_version=__version__,
+        disabled=disabled,
+    )  # fmt: skip
+    plugins = loader.load(names, on_load=start)
+    for failure in plugins.failures:
+        bot.log.error("%s", failure)
+    for warning in plugins.warnings:
+        bot.log.warning("%s", warning)
+    return plugins
+
+
+def _connect(backend: str, root: Path, limits: Limits, config: ConfigStore) -> Transport:
+    folder = str(base())
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    try:
+        module = importlib.import_module(f"{backend}.backend")
+    except ImportError as error:
+        raise BackendUnavailableError(
+            f"backend {backend!r} of config/lumia.toml, [lumia] backend, can't be imported: {error}"
+        ) from error
+    connected: Transport = module.connect(root, limits, config)
+    return connected
+
+
+def _models(config: ConfigStore) -> Models:
+    return Models(config.core.models, os.environ, effect=effect)
+
+
+def _redactor(secret: bytes) -> Callable[[str], str]:
+    known = [value for name, value in os.environ.items() if name.endswith(("_KEY", "_TOKEN", "_SECRET")) and len(value) > 7]
+
+    def clean(text: str) -> str:
+        shown: Any = redact(text, [*known, secret.hex()])
+        return str(shown)
+
+    return clean

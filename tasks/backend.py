@@ -1,0 +1,44 @@
+"""What the core asks of the backend named in its configuration: a transport."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+from pathlib import Path
+from typing import Any
+
+from lumia.errors import BackendUnavailableError
+from lumia.ports import Limits
+from tasks.transport import RedisTransport, connect as connect_redis
+
+ENVIRONMENT = "LUMIA_REDIS_URL"
+STATE = Path("data") / "run" / "redis.url"
+DEFAULT_URL = "redis://127.0.0.1:8472/0"
+
+
+def worker_name() -> str:
+    """Return a name for this process that no other one has had: host, pid and a random part."""
+    return f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
+
+
+def redis_url(root: Path) -> str:
+    """Return the broker's URL: `LUMIA_REDIS_URL`, else what `lumia up` noted in the bot root.
+
+    Raises `BackendUnavailableError` when neither is there.
+    """
+    named = os.environ.get(ENVIRONMENT)
+    if named:
+        return named
+    noted = root / STATE
+    try:
+        return noted.read_text().strip()
+    except OSError as error:
+        raise BackendUnavailableError(
+            f"this bot is not running: {noted} is not there and {ENVIRONMENT} is not set; start it with `lumia up`"
+        ) from error
+
+
+def connect(root: Path, limits: Limits, config: Any = None) -> RedisTransport:
+    """Return the transport of the bot in `root`; nothing is sent yet."""
+    return RedisTransport(connect_redis(redis_url(root)), worker=worker_name(), limits=limits)

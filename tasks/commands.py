@@ -1,0 +1,184 @@
+"""The commands of the backend: `lumia up`, `down`, `status`, `doctor` and `worker add|remove|list`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from contextlib import suppress
+from typing import Annotated, Any
+
+import typer
+
+from lumia import paths
+from lumia.marks import command
+from tasks.supervise import client, status, up
+from tasks.supervise.folders import Folders
+from tasks.supervise.plan import UpOptions
+from tasks.supervise.state import UpState
+
+
+@command("up", help="Start the whole bot on this machine: broker, database, worker, beat, gateway and Flower.")
+def up_command(
+    detach: Annotated[
+        bool, typer.Option("--detach", "-d", help="Return once it is ready; `lumia down` ends it.")
+    ] = False,
+    no_flower: Annotated[bool, typer.Option("--no-flower", help="Leave Flower out.")] = False,
+    no_postgres: Annotated[bool, typer.Option("--no-postgres", help="Leave the database out.")] = False,
+    port: Annotated[int, typer.Option(help="First of four ports in a row: gateway, Flower, Redis, Postgres.")] = 0,
+) -> int:
+    """Start the bot of this folder and show where it answers; Ctrl-C drains and ends it.
+
+    Servers given by LUMIA_REDIS_URL and LUMIA_DATABASE_URL are used instead of started.
+
+    Example: lumia up --detach --port 9000
+    """
+    base, root = paths.base(), paths.find_root()
+    options = UpOptions(flower=not no_flower, postgres=not no_postgres, port=port)
+    if detach:
+        _announce(client.up_detached(base, root, options, _note))
+        return 0
+    folders = Folders(root)
+    folders.prepare()
+    log = client.fresh_log(folders)
+
+    def say(line: str) -> None:
+        client.log_line(log, line)
+        _note(line)
+
+    up.run(base, root, options, say, _announce)
+    _note("everything has ended")
+    return 0
+
+
+@command("down", help="Stop the bot that was started in this bot root.")
+def down_command(
+    timeout: Annotated[float, typer.Option(help="Seconds to drain before it is hurried, then killed.")] = 60.0,
+) -> int:
+    """Drain and end the running bot of this folder, however it was started; fine when none runs.
+
+    Example: lumia down --timeout 20
+    """
+    was_up = client.down(paths.find_root(), _note, timeout=timeout)
+    _note("the bot is down" if was_up else "nothing to do: this bot isn't up")
+    return 0
+
+
+@command("status", help="Show the services of this bot root: state, process and address.")
+def status_command(
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of a table.")] = False,
+) -> int:
+    """Show what runs and where it answers; the exit code is 0 when the bot is ready, else 1.
+
+    Example: lumia status --json
+    """
+    state = client.status(paths.find_root())
+    if as_json:
+        _print(state.as_dict())
+    elif state.services:
+        status.show(state, sys.stdout)
+    else:
+        _note("this bot isn't up; start it with `lumia up`")
+    return 0 if state.ready else 1
+
+
+@command("doctor", help="Check everything a start needs and every known risk; print the way out of each problem.")
+def doctor_command(
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of lines.")] = False,
+) -> int:
+    """Check the machine, the folder, the servers, the configuration and the plugins; 0 when nothing hinders a start.
+
+    Example: lumia doctor --json
+    """
+    from tasks.supervise import doctor
+
+    findings = doctor.examine()
+    if as_json:
+        _print({"ok": doctor.is_ok(findings), "checks": [finding.as_dict() for finding in findings]})
+    else:
+        for finding in findings:
+            print(finding.line)
+    return 0 if doctor.is_ok(findings) else 1
+
+
+@command("worker add", help="Add a worker for one or more queues to the running bot.")
+def worker_add(
+    queues: Annotated[
+        str, typer.Option(help="Queues it serves, separated by commas; all shared ones if not given.")
+    ] = "",
+    pool: Annotated[str, typer.Option(help="threads, or prefork for hard time limits.")] = "",
+    concurrency: Annotated[int, typer.Option(help="Steps at once; the configured number if not given.")] = 0,
+    name: Annotated[str, typer.Option(help="Its name; worker-2, worker-3, … if not given.")] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of a line.")] = False,
+) -> int:
+    """Start one more worker under the running `lumia up`; it ends with it.
+
+    Example: lumia worker add --queues heavy --pool prefork --concurrency 2 --name heavy
+    """
+    wanted = {
+        "queues": [queue.strip() for queue in queues.split(",") if queue.strip()],
+        "pool": pool,
+        "concurrency": concurrency,
+        "name": name,
+    }
+    added = client.add_worker(paths.find_root(), wanted)
+    if as_json:
+        _print(added)
+    else:
+        print(f"{added['name']} (pid {added['pid']})")
+    return 0
+
+
+@command("worker remove", help="Drain and stop a worker that was added.")
+def worker_remove(
+    name: Annotated[str, typer.Argument(help="Its name, see `lumia worker list`.", metavar="NAME")],
+    timeout: Annotated[float, typer.Option(help="Seconds to wait for its end.")] = 60.0,
+) -> int:
+    """End a worker after the steps it is executing; what waits in its queues stays there.
+
+    Example: lumia worker remove heavy
+    """
+    ended = client.remove_worker(paths.find_root(), name, timeout=timeout)
+    print(f"{ended['name']} {'has drained' if ended['drained'] else 'was ended after its grace period'}")
+    return 0
+
+
+@command("worker list", help="List the workers of the running bot and their queues.")
+def worker_list(
+    as_json: Annotated[bool, typer.Option("--json", help="A JSON list instead of lines.")] = False,
+) -> int:
+    """List the workers of the running bot.
+
+    Example: lumia worker list --json
+    """
+    found = client.workers(paths.find_root())
+    if as_json:
+        _print([{**one.as_dict(), "queues": _queues(one.command)} for one in found])
+        return 0
+    for one in found:
+        print(one.name, one.state, one.pid or "-", ",".join(_queues(one.command)) or "all shared queues", sep="\t")
+    return 0
+
+
+def _queues(words: tuple[str, ...]) -> list[str]:
+    """Return the queues a worker's command line names; none means all shared ones."""
+    return words[words.index("-Q") + 1].split(",") if "-Q" in words else []
+
+
+def _announce(state: UpState) -> None:
+    from tasks.supervise.notes import notes
+
+    with suppress(OSError):
+        status.show(state, sys.stdout)
+        sys.stdout.flush()
+    for line in notes(paths.base(), paths.find_root(), state):
+        _note(line)
+
+
+def _print(value: Any) -> None:
+    print(json.dumps(value, ensure_ascii=False), flush=True)
+
+
+def _note(line: str) -> None:
+    """Print a line for the reader; a closed terminal is no reason to stop."""
+    with suppress(OSError):
+        print(line, file=sys.stderr, flush=True)

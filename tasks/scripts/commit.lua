@@ -1,0 +1,82 @@
+-- End a step: outcome, Box, store writes, journal, children, retry or next message, all or nothing.
+-- ARGV: prefix, JSON (see tasks/transport.py), Box wire ('' = unchanged), then the children as JSON, wire, JSON, wire, …
+-- Returns {'ok'}, {'fused', attempt}, a batched claim, {'stale'} or {'refused', key, what} before anything was written.
+local c = cjson.decode(ARGV[2])
+local key = runkey(c.r)
+local f = redis.call('HMGET', key, 's', 'x', 't', 'lc', 'la', 'X', 'l', 'A')
+local mark = c.x .. ':' .. c.t
+if f[4] == mark then
+  if f[5] == 'ok' or f[5] == 'fused' or f[5] == 'again' then return {f[5]} end
+  if redis.call('HGET', runkey(f[5]), 'w') == c.w then return taken(f[5]) end
+  return {'ok'}
+end
+if f[1] ~= 'c' or f[2] ~= tostring(c.x) or f[3] ~= tostring(c.t) then
+  count('stale')
+  return {'stale'}
+end
+
+local refused = refuses(c.store)
+if refused then return refused end
+
+if ARGV[3] ~= '' then redis.call('SET', boxkey(c.r), ARGV[3]) end
+if c.rec ~= '' then
+  local n = redis.call('HINCRBY', key, 'S', 1)
+  redis.call('HSET', key, 'S' .. n, c.rec)
+end
+apply(c.store)
+local function answer(text, reply)
+  redis.call('HSET', key, 'lc', mark, 'la', text)
+  return reply or {text}
+end
+
+local cancelled = f[6] and c.op ~= 'end'
+local op = c.op
+if cancelled then
+  op, c.z, c.y = 'end', 'cancelled', f[6]
+end
+if c.j ~= '' then
+  if op == 'end' then note(c.limit, c.j, 'e', c.z, 'y', c.y) else note(c.limit, c.j) end
+end
+if c.dead ~= '' then
+  redis.call('HSET', P .. 'dl', c.r .. '.' .. c.x, c.dead)
+  redis.call('ZADD', P .. 'dead', clock(), c.r .. '.' .. c.x)
+  note(c.limit, c.jd)
+  count('dead')
+end
+for i = 4, #ARGV, 2 do
+  local r = cjson.decode(ARGV[i])
+  if not known(r, c.window) then begin(r, ARGV[i + 1], c.limit, c.keep) end
+end
+
+if op == 'next' then
+  redis.call('HSET', key, 'x', c.nx, 'h', c.h, 'l', c.l, 'm', c.m, 'to', c.to, 'a', 0, 'B', 0)
+  if c.fuse == 1 then
+    redis.call('HSET', key, 'a', 1)
+    redis.call('ZADD', P .. 'claims', clock() + c.to, c.r)
+    return answer('fused')
+  end
+  redis.call('ZREM', P .. 'claims', c.r)
+  push(c.r)
+  return answer('ok')
+end
+if op == 'retry' or op == 'handback' then
+  if op == 'handback' then
+    redis.call('HINCRBY', key, 'a', -1)
+    redis.call('HINCRBY', key, 'B', 1)
+  end
+  if f[8] == '1' then
+    redis.call('HINCRBY', key, 'a', 1)
+    redis.call('HSET', key, 't', redis.call('INCR', P .. 'token'))
+    redis.call('ZADD', P .. 'claims', clock() + c.to, c.r)
+    return answer('again')
+  end
+  redis.call('ZREM', P .. 'claims', c.r)
+  postpone(c.r, c.delay)
+  return answer('ok')
+end
+finish(c.r, c.z, c.y, c.keep)
+if c.batch == 1 then
+  local found = take_next(f[7], c.w)
+  if found[1] == 'claimed' then return answer(found[2], found) end
+end
+return answer('ok')

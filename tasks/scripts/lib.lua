@@ -1,0 +1,201 @@
+-- Shared by every script. ARGV[1] is the key prefix. Names of a run's fields are short because a run in flight is meant
+-- to stay small; docs/redis.md lists them.
+local P = ARGV[1]
+local LISTS = {0, 3, 6, 9}
+
+local function clock()
+  local t = redis.call('TIME')
+  return t[1] * 1000 + math.floor(t[2] / 1000)
+end
+
+local function runkey(id) return P .. 'r:' .. id end
+local function boxkey(id) return P .. 'b:' .. id end
+
+local function listname(queue, priority)
+  if priority == 0 then return queue end
+  return queue .. ':' .. priority
+end
+
+local function count(name) redis.call('HINCRBY', P .. 'stats', name, 1) end
+
+local function note(limit, text, ...)
+  redis.call('XADD', P .. 'journal', 'MAXLEN', '~', limit, '*', 'j', text, ...)
+end
+
+-- Push the message of the run's current step: a Celery envelope whose arguments are (run, step, sequence) only.
+local function push(id)
+  local f = redis.call('HMGET', runkey(id), 'h', 'l', 'x', 'm', 'p')
+  local handler, queue, step, hard, priority = f[1], f[2], f[3], f[4], tonumber(f[5])
+  local seq = redis.call('INCR', P .. 'seq')
+  local list = listname(queue, priority)
+  local task = cjson.encode(id .. '.' .. step .. '.' .. seq)
+  local limit = 'null'
+  if hard ~= '' then limit = hard / 1000 end
+  redis.call('LPUSH', list,
+    '{"body":' .. cjson.encode('[["' .. id .. '",' .. step .. ',' .. seq .. '],{},{}]')
+    .. ',"content-encoding":"utf-8","content-type":"application/json","headers":{"lang":"py","task":"lumia.step","id":' .. task
+    .. ',"shadow":' .. cjson.encode(handler) .. ',"timelimit":[' .. limit .. ',null],"argsrepr":'
+    .. cjson.encode("('" .. id .. "', " .. step .. ')') .. ',"kwargsrepr":"{}","ignore_result":true},"properties":{"correlation_id":' .. task
+    .. ',"delivery_mode":2,"delivery_info":{"exchange":"","routing_key":' .. cjson.encode(queue) .. '},"priority":' .. priority
+    .. ',"delivery_tag":' .. task .. '}}')
+  redis.call('ZADD', P .. 'queued:' .. list, seq, id .. '.' .. step .. '.' .. seq)
+  redis.call('HSET', runkey(id), 's', 'q', 'q', seq, 't', '', 'w', '')
+end
+
+local function postpone(id, delay)
+  redis.call('HSET', runkey(id), 's', 'd', 't', '', 'w', '')
+  redis.call('ZADD', P .. 'delayed', clock() + delay, id)
+end
+
+-- Enter the lane (or go on, when the run holds it, runs inside its parent's, or has none).
+local function enter(id)
+  local f = redis.call('HMGET', runkey(id), 'k', 'L')
+  if f[1] == '' or f[2] ~= '' then return push(id) end
+  local holder = P .. 'lh:' .. f[1]
+  if redis.call('SET', holder, id, 'NX') then
+    redis.call('HSET', runkey(id), 'L', 'h')
+    return push(id)
+  end
+  redis.call('HSET', runkey(id), 's', 'w')
+  redis.call('RPUSH', P .. 'lane:' .. f[1], id)
+end
+
+local function release(id)
+  local f = redis.call('HMGET', runkey(id), 'k', 'L')
+  if f[2] ~= 'h' then return end
+  redis.call('DEL', P .. 'lh:' .. f[1])
+  while true do
+    local follower = redis.call('LPOP', P .. 'lane:' .. f[1])
+    if not follower then return end
+    if redis.call('HGET', runkey(follower), 's') == 'w' then return enter(follower) end
+  end
+end
+
+-- A run's own steps are over: when its children are too, let go of the lane, tell who waits, and go on to the parent.
+local function leave(id, keep)
+  while id ~= '' do
+    if redis.call('HINCRBY', runkey(id), 'g', -1) > 0 then return end
+    redis.call('HSET', runkey(id), 's', 'f', 'e', clock())
+    release(id)
+    redis.call('PUBLISH', P .. 'done', id)
+    redis.call('PEXPIRE', runkey(id), keep)
+    redis.call('PEXPIRE', boxkey(id), keep)
+    redis.call('PEXPIRE', P .. 'fx:' .. id, keep)
+    id = redis.call('HGET', runkey(id), 'u') or ''
+  end
+end
+
+local function finish(id, outcome, reason, keep)
+  redis.call('HSET', runkey(id), 's', 'e', 'z', outcome, 'y', reason, 'e', clock(), 't', '', 'w', '')
+  redis.call('ZREM', P .. 'claims', id)
+  leave(id, keep)
+end
+
+-- The answer to a claim: everything the executor needs. A committed, foreign or younger message gets nothing.
+local function fields(id)
+  return redis.call('HMGET', runkey(id), 'x', 't', 'a', 'n', 'i', 'k', 'o', 'c', 'p', 'd', 'R', 'A', 'B')
+end
+
+local function taken(id)
+  local f = fields(id)
+  return {'claimed', id, f[1], f[2], f[3], f[4], f[5], f[6], f[7], f[8], f[9], f[10], f[11], f[12], f[13],
+    redis.call('GET', boxkey(id)) or ''}
+end
+
+local function take(id, step, seq, worker)
+  local f = redis.call('HMGET', runkey(id), 's', 'x', 'q', 'to', 'l', 'p', 'w')
+  if f[1] == 'c' and f[2] == step and f[3] == seq and f[7] == worker then return taken(id) end
+  if f[1] ~= 'q' or f[2] ~= step or f[3] ~= seq then
+    count('dropped')
+    return {'dropped'}
+  end
+  redis.call('ZREM', P .. 'queued:' .. listname(f[5], tonumber(f[6])), id .. '.' .. step .. '.' .. seq)
+  redis.call('HINCRBY', runkey(id), 'a', 1)
+  redis.call('HSET', runkey(id), 's', 'c', 'w', worker, 't', redis.call('INCR', P .. 'token'))
+  redis.call('ZADD', P .. 'claims', clock() + f[4], id)
+  return taken(id)
+end
+
+-- Claim the oldest waiting message of these lists that is ours, cheap to run here and still wanted.
+local function take_next(queue, worker)
+  for _, priority in ipairs(LISTS) do
+    local list = listname(queue, priority)
+    for _ = 1, 4 do
+      local message = redis.call('LINDEX', list, -1)
+      if not message then break end
+      local ok, env = pcall(cjson.decode, message)
+      if not ok or type(env) ~= 'table' or type(env.headers) ~= 'table' or env.headers.task ~= 'lumia.step'
+        or env.headers.timelimit[1] ~= cjson.null then return {'none'} end
+      redis.call('RPOP', list)
+      local args = cjson.decode(env.body)[1]
+      local answer = take(args[1], tostring(args[2]), string.format('%.0f', args[3]), worker)
+      if answer[1] == 'claimed' then return answer end
+    end
+  end
+  return {'none'}
+end
+
+-- Begin one run described by `r` (see tasks/transport.py) whose Box wire text is `wire`.
+local function begin(r, wire, limit, keep)
+  local id = r.r
+  redis.call('HSET', runkey(id), 'i', r.i, 'n', r.n, 'k', r.k, 'o', r.o, 'c', r.c, 'u', r.u, 'd', r.d, 'p', r.p,
+    'x', 0, 'a', r.a, 'g', 1, 'b', clock(), 'h', r.h, 'l', r.l, 'm', r.m, 'to', r.to, 'R', r.R, 'A', r.A,
+    'L', r.L, 't', '', 'w', '', 'q', '', 's', 'n')
+  if r.pt ~= '' then redis.call('HSETNX', P .. 'plans', r.d, r.pt) end
+  redis.call('SET', boxkey(id), wire)
+  if r.cr ~= '' and redis.call('EXISTS', runkey(r.cr)) == 1 then
+    redis.call('HINCRBY', runkey(r.cr), 'K', 1)
+    redis.call('HSET', runkey(r.cr), 'K' .. redis.call('HGET', runkey(r.cr), 'K'), id)
+    if r.u ~= '' then redis.call('HINCRBY', runkey(r.cr), 'g', 1) end
+  end
+  note(limit, r.j, 'b', wire)
+  if r.h == '' then
+    note(limit, r.je)
+    return finish(id, 'done', 'no handler', keep)
+  end
+  if r.A == '1' then
+    redis.call('HSET', runkey(id), 's', 'c', 'w', r.w, 't', redis.call('INCR', P .. 'token'), 'a', 1)
+    redis.call('ZADD', P .. 'claims', clock() + r.to, id)
+    return
+  end
+  if r.dl > 0 then return postpone(id, r.dl) end
+  enter(id)
+end
+
+-- The run that serves this request already, or nil; a fresh dedup text is remembered for the window.
+local function known(r, window)
+  if redis.call('EXISTS', runkey(r.r)) == 1 then return r.r end
+  if r.dd == '' then return nil end
+  local name = P .. 'dd:' .. r.dd
+  if redis.call('SET', name, r.r, 'NX', 'PX', window) then return nil end
+  return redis.call('GET', name)
+end
+
+-- Scripts don't roll back, so what can fail is looked for before the first write.
+local NEEDS = {incr = 'string', append = 'list', put = 'hash'}
+
+local function refuses(ops)
+  for _, op in ipairs(ops) do
+    local name = P .. 's:' .. op.k
+    local kind = redis.call('TYPE', name).ok
+    if kind ~= 'none' and NEEDS[op.o] and kind ~= NEEDS[op.o] then return {'refused', op.k, kind} end
+    if op.o == 'incr' and kind == 'string' and not string.match(redis.call('GET', name), '^%-?%d+$') then
+      return {'refused', op.k, 'no counter'}
+    end
+  end
+end
+
+local function apply(ops)
+  for _, op in ipairs(ops) do
+    local name = P .. 's:' .. op.k
+    local fresh = op.o ~= 'incr' or redis.call('EXISTS', name) == 0
+    if op.o == 'set' then redis.call('SET', name, op.v)
+    elseif op.o == 'delete' then redis.call('DEL', name)
+    elseif op.o == 'incr' then redis.call('INCRBY', name, op.v)
+    elseif op.o == 'append' then
+      redis.call('RPUSH', name, op.v)
+      redis.call('LTRIM', name, -op.n, -1)
+    else redis.call('HSET', name, op.f, op.v) end
+    if op.t > 0 and fresh then redis.call('PEXPIRE', name, op.t) end
+  end
+end

@@ -1,0 +1,315 @@
+"""The Redis transport: every promise of `lumia.ports.Transport`, kept by atomic scripts (DESIGN §5)."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from redis import Redis
+from redis.backoff import ExponentialBackoff
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import TimeoutError as RedisTimeoutError
+from redis.retry import Retry
+
+from lumia.errors import (
+    BackendUnavailableError,
+    RunTimeoutError,
+    StaleClaimError,
+    StaleRoutesError,
+    StoreError,
+    UnknownRunError,
+)
+from lumia.journal import JournalEntry
+from lumia.ports import (
+    Claim,
+    Commit,
+    DeadLetter,
+    EffectRecord,
+    Health,
+    Limits,
+    RunRecord,
+    RunRequest,
+    Started,
+    StoreOp,
+)
+from lumia.routes import Plan, RouteTable
+from tasks import wire
+from tasks.scripts import Scripts
+
+PREFIX = "lumia:"
+STATES = {"w": "waiting", "q": "queued", "c": "claimed", "d": "delayed", "e": "ended", "f": "finished", "n": "queued"}
+EFFECT_TTL = 7 * 24 * 3600
+FRESH_SECONDS = 5.0
+_AWAY = (RedisConnectionError, RedisTimeoutError, OSError)
+
+
+def connect(url: str, *, timeout: float = 5.0) -> Redis:
+    """Return a client that retries briefly; `timeout` in seconds bounds one answer."""
+    backoff = Retry(ExponentialBackoff(cap=0.5, base=0.05), 5)
+    return Redis.from_url(url, socket_timeout=timeout, socket_connect_timeout=timeout, retry=backoff,
+                          health_check_interval=15, client_name="lumia")  # fmt: skip
+
+
+class RedisTransport:
+    """Implements `lumia.ports.Transport` on one Redis or Valkey primary."""
+
+    def __init__(self, redis: Redis, *, worker: str, limits: Limits | None = None, prefix: str = PREFIX) -> None:
+        self.redis = redis
+        self.worker = worker
+        self.limits = limits or Limits()
+        self.prefix = prefix
+        self._scripts = Scripts(redis, prefix)
+        self._stored: set[str] = set()
+        self._plans: dict[bytes, Plan] = {}
+
+    def call(self, script: str, *args: Any) -> Any:
+        """Run a script; raises `BackendUnavailableError` when Redis can't be reached or refuses to write."""
+        try:
+            return self._scripts(script, *args)
+        except _AWAY as error:
+            raise BackendUnavailableError(f"Redis does not answer ({error}); nothing of this was accepted") from error
+        except ResponseError as error:
+            if any(word in str(error) for word in ("OOM", "MISCONF", "READONLY", "LOADING", "BUSY")):
+                raise BackendUnavailableError(f"Redis refuses to write: {error}") from error
+            raise
+
+    # --- starting
+
+    def start(self, requests: Sequence[RunRequest], *, routes: int | None = None) -> list[Started]:
+        """Accept the requests in one atomic step."""
+        limits = self.limits
+        window, keep = int(limits.dedup_window * 1000), int(limits.keep_runs * 1000)
+        head = {"routes": routes, "window": window, "keep": keep, "limit": limits.journal_entries}
+        if routes is None:
+            del head["routes"]
+        args: list[Any] = [json.dumps(head)]
+        for request in requests:
+            args += [self._run(request), request.box]
+        reply = self.call("start", *args)
+        if reply[0] == b"stale":
+            self._stored.clear()
+            raise StaleRoutesError(f"the plans were made with table {routes}, published is {reply[1].decode()}")
+        self._stored.update(request.plan.digest for request in requests)
+        return [Started(run.decode(), flag == b"1") for run, flag in zip(reply[1::2], reply[2::2], strict=True)]
+
+    def _run(self, request: RunRequest) -> str:
+        return wire.run(request, self.limits, self.worker, with_plan=request.plan.digest not in self._stored)
+
+    # --- executing
+
+    def claim(self, run_id: str, step: int, seq: int) -> Claim | None:
+        """Take a step for this process; None when the message is a copy too many."""
+        return self._claimed(self.call("claim", run_id, step, seq, self.worker))
+
+    def _claimed(self, reply: Sequence[bytes]) -> Claim | None:
+        if reply[0] != b"claimed":
+            return None
+        return wire.claim(reply, self._plan(reply[11]))
+
+    def _plan(self, digest: bytes) -> Plan:
+        plan = self._plans.get(digest)
+        if plan is None:
+            text = self._asked("hget", f"{self.prefix}plans", digest)
+            if text is None:
+                raise UnknownRunError(f"plan {digest.decode()} is not in Redis; was the database emptied under the bot?")
+            plan = self._plans[digest] = Plan.parse(text.decode())
+        return plan
+
+    def begin_inline(self, run_id: str) -> Claim:
+        """Return the claim of an Arc run that this process has started; the start script took it for us."""
+        names = ("x", "t", "a", "n", "i", "k", "o", "c", "p", "d", "R", "A", "B")
+        found = self._asked("hmget", self._key("r", run_id), names)
+        return wire.claim([b"claimed", run_id.encode(), *found, b""], self._plan(found[9]))
+
+    def commit(self, claim: Claim, commit: Commit) -> Claim | None:
+        """End a step; re-sending it gives the first answer again."""
+        args: list[Any] = [wire.commit(claim, commit, self.limits, self.worker), commit.box or ""]
+        for child in commit.children:
+            args += [self._run(child), child.box]
+        reply = self.call("commit", *args)
+        status = reply[0]
+        if status == b"stale":
+            raise StaleClaimError(f"run {claim.run_id}, step {claim.step}: taken over by another worker")
+        if status == b"refused":
+            raise StoreError(f"store key {reply[1].decode()} holds a {reply[2].decode()}; use another key or delete it")
+        self._stored.update(child.plan.digest for child in commit.children)
+        if status == b"fused":
+            box = claim.box if commit.box is None else commit.box
+            return replace(claim, step=commit.index, attempt=1, box=box, handbacks=0)
+        if status == b"again":
+            return self.begin_inline(claim.run_id)
+        return self._claimed(reply)
+
+    # --- asking
+
+    def _asked(self, command: str, *args: Any, **options: Any) -> Any:
+        try:
+            return getattr(self.redis, command)(*args, **options)
+        except _AWAY as error:
+            raise BackendUnavailableError(f"Redis does not answer: {error}") from error
+
+    def _key(self, kind: str, name: str) -> str:
+        return f"{self.prefix}{kind}:{name}"
+
+    def run(self, run_id: str) -> RunRecord | None:
+        """Return a run's record, or None when it is unknown or no longer kept."""
+        raw = self._asked("hgetall", self._key("r", run_id))
+        if not raw:
+            return None
+        box = self._asked("get", self._key("b", run_id)) or b""
+        f = {name.decode(): value for name, value in raw.items()}
+        text = {name: f.get(name, b"").decode() for name in ("n", "i", "k", "o", "c", "s", "z", "y")}
+        steps = tuple(wire.parse_record(f[f"S{n}"]) for n in range(1, int(f.get("S", 0)) + 1))
+        children = tuple(f[f"K{n}"].decode() for n in range(1, int(f.get("K", 0)) + 1))
+        return RunRecord(
+            run_id, text["n"], text["i"], text["k"], text["o"], text["c"], STATES[text["s"]], text["z"], text["y"],
+            int(f["b"]) / 1000, int(f.get("e", 0)) / 1000, steps, children, box.decode(), int(f["a"]),
+        )  # fmt: skip
+
+    def wait(self, run_id: str, timeout: float) -> RunRecord:
+        """Wait until a run's tree has finished: told by a message, and checked for the case it was missed."""
+        end = time.monotonic() + timeout
+        with suppress(RedisError), self.redis.pubsub(ignore_subscribe_messages=True) as listener:
+            listener.subscribe(f"{self.prefix}done")
+            while True:
+                record = self.run(run_id)
+                if record is None:
+                    raise UnknownRunError(f"run {run_id} is unknown here, or ended longer ago than runs are kept")
+                if record.finished:
+                    return record
+                if time.monotonic() >= end:
+                    break
+                self._listen(listener, run_id, min(1.0, end - time.monotonic()))
+        raise RunTimeoutError(f"run {run_id} has not ended within {timeout:g} s; look at it with `lumia runs`")
+
+    def _listen(self, listener: Any, run_id: str, seconds: float) -> None:
+        until = time.monotonic() + max(0.01, seconds)
+        while (left := until - time.monotonic()) > 0:
+            message = listener.get_message(timeout=left)
+            if message is not None and message["data"] == run_id.encode():
+                return
+
+    def cancel(self, run_id: str, reason: str) -> bool:
+        """End a run as cancelled at its next commit or at once; False when it had ended."""
+        record = self.run(run_id)
+        found = record or RunRecord(run_id, "", "", "", "", "", "", "", "", 0, 0, (), (), "")
+        entry = JournalEntry("end", run_id, found.root_id, found.id, found.key, outcome="cancelled", reason=reason)
+        keep = int(self.limits.keep_runs * 1000)
+        answer = self.call("cancel", run_id, reason, entry.dump(), keep, self.limits.journal_entries)
+        if answer == b"unknown":
+            raise UnknownRunError(f"run {run_id} is unknown here, or ended longer ago than runs are kept")
+        return bool(answer != b"ended")
+
+    def effect(self, run_id: str, name: str) -> EffectRecord | None:
+        """Return the ledger's record of an effect."""
+        text = self._asked("hget", self._key("fx", run_id), name)
+        return EffectRecord(**json.loads(text)) if text else None
+
+    def record_effect(self, run_id: str, name: str, record: EffectRecord, entry: JournalEntry | None) -> None:
+        """Write intent or result of an effect."""
+        key = self._key("fx", run_id)
+        text = json.dumps({"state": record.state, "value": record.value, "policy": record.policy})
+        try:
+            with self.redis.pipeline(transaction=True) as batch:
+                batch.hset(key, name, text)
+                batch.expire(key, EFFECT_TTL)
+                if entry is not None:
+                    limit = self.limits.journal_entries
+                    batch.xadd(f"{self.prefix}journal", {"j": entry.dump()}, maxlen=limit, approximate=True)
+                batch.execute()
+        except _AWAY as error:
+            raise BackendUnavailableError(f"Redis does not answer, so effect {name!r} is not recorded: {error}") from error
+
+    def read(self, key: str) -> tuple[str, Any]:
+        """Return (type, value) of a store key."""
+        name = f"{self.prefix}s:{key}"
+        try:
+            value = self.redis.get(name)
+        except ResponseError:
+            return self._read_other(name)
+        except _AWAY as error:
+            raise BackendUnavailableError(f"Redis does not answer: {error}") from error
+        return ("none", None) if value is None else ("value", value.decode())
+
+    def _read_other(self, name: str) -> tuple[str, Any]:
+        kind = self._asked("type", name)
+        if kind == b"list":
+            return "list", [item.decode() for item in self._asked("lrange", name, 0, -1)]
+        if kind == b"hash":
+            return "hash", {k.decode(): v.decode() for k, v in self._asked("hgetall", name).items()}
+        return "none", None
+
+    def write(self, ops: Sequence[StoreOp]) -> None:
+        """Apply store writes at once, all or none."""
+        reply = self.call("write", wire.store_ops(ops))
+        if reply[0] == b"refused":
+            raise StoreError(f"store key {reply[1].decode()} holds a {reply[2].decode()}; use another key or delete it")
+
+    # --- journal, routes, dead letters
+
+    def tail(self, after: str, timeout: float, limit: int) -> list[JournalEntry]:
+        """Return entries after a cursor, waiting up to `timeout` seconds for one."""
+        block = max(1, int(timeout * 1000)) if timeout > 0 else None
+        reply = self._asked("xread", {f"{self.prefix}journal": after}, count=limit, block=block)
+        found: list[JournalEntry] = []
+        for _, rows in reply or []:
+            for id_, row in rows:
+                found += _entries(id_.decode(), row)
+        return found
+
+    def cursor(self) -> str:
+        """Return the journal's newest cursor, to be passed to `tail`."""
+        newest = self._asked("xrevrange", f"{self.prefix}journal", count=1)
+        return newest[0][0].decode() if newest else "0"
+
+    def publish(self, table: RouteTable) -> RouteTable:
+        """Publish a route table."""
+        return replace(table, number=int(self.call("publish", table.dump())))
+
+    def routes(self) -> RouteTable | None:
+        """Return the published route table."""
+        number, text = self._asked("hmget", f"{self.prefix}routes", ("number", "table"))
+        return None if text is None else RouteTable.load(int(number), text.decode())
+
+    def routes_number(self) -> int:
+        """Return the number of the published route table, 0 for none."""
+        return int(self._asked("hget", f"{self.prefix}routes", "number") or 0)
+
+    def dead(self, limit: int = 100) -> list[DeadLetter]:
+        """Return the newest dead letters, newest first."""
+        names = self._asked("zrevrange", f"{self.prefix}dead", 0, limit - 1)
+        texts = self._asked("hmget", f"{self.prefix}dl", names) if names else []
+        return [wire.parse_dead_letter(text) for text in texts if text]
+
+    def health(self) -> Health:
+        """Tell whether the transport works; never raises."""
+        try:
+            self.redis.ping()
+            seconds = int(self.redis.time()[0])
+            fresh = self.redis.zrangebyscore(f"{self.prefix}workers", seconds - FRESH_SECONDS, "+inf")
+            stats = {name.decode(): int(value) for name, value in self.redis.hgetall(f"{self.prefix}stats").items()}
+        except (*_AWAY, RedisError) as error:
+            return Health(False, detail=f"Redis does not answer: {error}")
+        return Health(True, tuple(sorted(name.decode() for name in fresh)), counters=stats)
+
+    def close(self) -> None:
+        """Release the connections."""
+        self.redis.close()
+
+
+def _entries(id_: str, row: dict[bytes, bytes]) -> list[JournalEntry]:
+    """Return the entries of one stream row: a step that ended its run stands for both."""
+    when = int(id_.split("-")[0]) / 1000
+    entry = JournalEntry.load(row[b"j"].decode(), cursor=id_, time=when)
+    if b"b" in row:
+        entry = replace(entry, detail={**entry.detail, "box": row[b"b"].decode()})
+    if b"e" not in row:
+        return [entry]
+    end = replace(entry, kind="end", step=None, handler="", ms=0.0, attempt=0, outcome=row[b"e"].decode(),
+                  reason=row[b"y"].decode(), detail={})  # fmt: skip
+    return [entry, end]

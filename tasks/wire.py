@@ -1,0 +1,112 @@
+"""How runs, claims and commits are written for the scripts; the names are explained in docs/redis.md."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from lumia.journal import JournalEntry
+from lumia.ports import Claim, Commit, DeadLetter, Limits, RunRequest, StepRecord, StoreOp
+from lumia.routes import Plan, PlanStep
+
+
+def _dumps(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"))
+
+
+def _ms(seconds: float) -> int:
+    return int(seconds * 1000)
+
+
+def timeout_ms(step: PlanStep, limits: Limits) -> int:
+    """Return how long a claim of `step` lasts, in milliseconds."""
+    return _ms(step.timeout or limits.step_timeout)
+
+
+def _hard(step: PlanStep, limits: Limits) -> int | str:
+    return timeout_ms(step, limits) if step.hard else ""
+
+
+def run(request: RunRequest, limits: Limits, worker: str, *, with_plan: bool) -> str:
+    """Return the JSON that `begin` in lib.lua reads."""
+    first = request.plan.steps[0] if request.plan.steps else None
+    detail = {"cause": request.cause} if request.cause else {}
+    entry = JournalEntry("start", request.run_id, request.root_id, request.id, request.key, detail=detail)
+    ended = JournalEntry("end", request.run_id, request.root_id, request.id, request.key, outcome="done",
+                         reason="no handler")  # fmt: skip
+    return _dumps({
+        "r": request.run_id, "i": request.id, "n": request.flow, "k": request.key, "o": request.root_id,
+        "c": request.cause, "cr": request.parent, "u": request.parent if request.attached else "",
+        "d": request.plan.digest, "pt": request.plan.text if with_plan else "", "p": request.priority,
+        "a": request.attempt, "h": first.handler if first else "", "l": first.queue if first else "",
+        "m": _hard(first, limits) if first else "", "to": timeout_ms(first, limits) if first else 0,
+        "R": request.retry_of, "A": "1" if request.arc else "", "L": "i" if request.inside else "", "w": worker,
+        "dl": _ms(request.delay), "dd": request.dedup, "j": entry.dump(), "je": ended.dump() if first is None else "",
+    })  # fmt: skip
+
+
+def commit(claim: Claim, done: Commit, limits: Limits, worker: str) -> str:
+    """Return the JSON that commit.lua reads."""
+    follower = claim.plan.steps[done.index if done.action == "next" else claim.step]
+    dead = done.dead
+    batched = done.batch and done.action == "end" and limits.batch > 1
+    return _dumps({
+        "r": claim.run_id, "x": claim.step, "t": claim.token, "w": worker, "op": done.action, "nx": done.index,
+        "h": follower.handler, "l": follower.queue, "m": _hard(follower, limits),
+        "to": timeout_ms(follower, limits), "fuse": int(done.fuse), "batch": int(batched), "z": done.outcome,
+        "y": done.reason, "delay": _ms(done.delay), "rec": "" if done.action == "handback" else record(done.record),
+        "j": "" if done.action == "handback" else done.entry.dump(), "store": [store_op(op) for op in done.store],
+        "dead": dead_letter(dead) if dead else "", "jd": _dead_entry(claim, dead).dump() if dead else "",
+        "keep": _ms(limits.keep_runs), "window": _ms(limits.dedup_window), "limit": limits.journal_entries,
+    })  # fmt: skip
+
+
+def _dead_entry(claim: Claim, dead: DeadLetter) -> JournalEntry:
+    return JournalEntry("dead", claim.run_id, claim.root_id, claim.id, claim.key, claim.step, dead.handler,
+                        reason=dead.error, attempt=dead.attempts)  # fmt: skip
+
+
+def store_op(op: StoreOp) -> dict[str, Any]:
+    """Return one store write."""
+    return {"o": op.op, "k": op.key, "v": op.value, "f": op.field, "n": op.keep, "t": _ms(op.ttl) if op.ttl else 0}
+
+
+def store_ops(ops: Sequence[StoreOp]) -> str:
+    """Return the JSON that write.lua reads."""
+    return _dumps([store_op(op) for op in ops])
+
+
+def record(step: StepRecord) -> str:
+    """Return a step's line in the run record."""
+    return _dumps([step.handler, step.outcome, step.reason, step.ms, step.attempt])
+
+
+def parse_record(text: bytes) -> StepRecord:
+    """Return the step a line describes."""
+    return StepRecord(*json.loads(text))
+
+
+def dead_letter(dead: DeadLetter) -> str:
+    """Return a dead letter's JSON."""
+    return _dumps(asdict(dead))
+
+
+def parse_dead_letter(text: bytes) -> DeadLetter:
+    """Return the dead letter of a JSON text, also of the short form the reaper writes."""
+    data = json.loads(text)
+    if "run_id" in data:
+        return DeadLetter(**data)
+    return DeadLetter(data["r"], data["x"], "", data["i"], "", data["y"], 1, "", data["at"], data["o"])
+
+
+def claim(reply: Sequence[bytes], plan: Plan) -> Claim:
+    """Return the claim of a script's reply, see `fields` in lib.lua."""
+    run_id, step, token, attempt, flow, id_, key, root, cause, priority, _, retry_of, arc, handbacks, box = (
+        (item or b"").decode() for item in reply[1:]
+    )
+    return Claim(
+        run_id, int(step), int(token), int(attempt), flow, id_, key, root, cause, int(priority), plan, box,
+        retry_of=retry_of, arc=arc == "1", handbacks=int(handbacks or 0),
+    )  # fmt: skip

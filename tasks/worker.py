@@ -1,0 +1,155 @@
+"""The Celery worker process: loads plugins, publishes their routes, serves their queues, executes steps."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from celery import Celery
+
+from lumia.loader import start_plugins
+from lumia.ports import Claim
+from lumia.routes import RouteTable
+from lumia.runtime import Runtime, open_bot
+from tasks.backend import worker_name
+from tasks.events import TaskEvents
+from tasks.keeper import Keeper
+from tasks.queues import add_consumer, consume, shared
+from tasks.transport import RedisTransport
+
+
+class StepFailed(Exception):
+    """The delivered step failed; its retry or dead letter is committed, Celery only has to show it."""
+
+
+class LumiaWorker:
+    """One worker: the main process of a threads pool, or main and children of a prefork pool."""
+
+    def __init__(self, app: Celery) -> None:
+        self._app = app
+        self._bot: Runtime | None = None
+        self._keeper: Keeper | None = None
+        self._consumer: Any = None
+        self._explicit = False
+        self._served: set[str] = set()
+
+    @property
+    def bot(self) -> Runtime:
+        """Return the bot this process runs."""
+        assert self._bot is not None, "the worker has not been initialised"
+        return self._bot
+
+    @property
+    def transport(self) -> RedisTransport:
+        """Return the bot's transport."""
+        found = self.bot.transport
+        assert isinstance(found, RedisTransport)
+        return found
+
+    def prepare(self, explicit_queues: bool) -> None:
+        """Load the plugins (without starting them), publish the routes, choose the queues."""
+        self._explicit = explicit_queues
+        self._bot = open_bot(load="all", start=False)
+        table = self._publish()
+        if not explicit_queues:
+            consume(self._app, shared(table.queues))
+            self._served = set(shared(table.queues))
+        self._register(table)
+
+    def execute_here(self) -> None:
+        """Start the plugins and the keeper: this process executes steps. In a prefork pool each child does it."""
+        name = worker_name()
+        self.bot.worker = self.transport.worker = name
+        if self.bot.plugins is not None:
+            with self.bot.activated():
+                start_plugins(self.bot.plugins)
+        self._keeper = Keeper(self.bot, self.transport, self._refresh)
+        self._keeper.start()
+
+    def ready(self, consumer: Any) -> None:
+        """Remember the consumer whose queues can be changed and whose events are sent."""
+        self._consumer = consumer
+
+    def stop(self) -> None:
+        """Sign off and unload."""
+        if self._keeper is not None:
+            self._keeper.stop()
+            self._keeper = None
+        if self._bot is not None:
+            self._bot.close()
+            self._bot = None
+
+    def execute(self, run_id: str, step: int, seq: int) -> str:
+        """Execute the step of a message and whatever this process may go on with; returns what became of it.
+
+        Raises `StepFailed` when the delivered step failed.
+        """
+        bot = self.bot
+        with bot.activated():
+            claim = self.transport.claim(run_id, step, seq)
+            if claim is None:
+                return "dropped: committed or claimed elsewhere"
+            events = TaskEvents(self._dispatcher(), claim)
+            bot.executor.process(self._limited(claim), events)
+        if events.failure:
+            raise StepFailed(events.failure.strip().splitlines()[-1])
+        return "committed"
+
+    def _limited(self, claim: Claim) -> Claim:
+        return claim
+
+    def _dispatcher(self) -> Any:
+        if self._consumer is not None:
+            return self._consumer.event_dispatcher
+        return None
+
+    def _publish(self) -> RouteTable:
+        assert self.bot.plugins is not None
+        table = self.bot.transport.publish(self.bot.install(self.bot.plugins))
+        self.bot.use_routes(table)
+        return table
+
+    def _refresh(self) -> None:
+        if self.transport.routes_number() == self.bot.table.number:
+            return
+        self.bot.refresh_routes()
+        table = self.transport.routes()
+        if table is None:
+            self._publish()
+        elif self._consumer is not None and not self._explicit:
+            for name in set(shared(table.queues)) - self._served:
+                self._served.add(name)
+                add_consumer(self._consumer, name)
+
+    def _register(self, table: RouteTable) -> None:
+        for route in table.routes:
+            if route.handler not in self._app.tasks:
+                self._app.task(name=route.handler, ignore_result=True)(_single(self, route.handler))
+
+
+def _single(worker: LumiaWorker, handler: str) -> Any:
+    def run_alone(content: Any = None) -> str:
+        """Start a run with this handler as its only step; `content` is a JSON value."""
+        from lumia.box import Box
+        from lumia.ports import RunRequest
+        from lumia.system import new_id
+
+        plan = worker.bot.routes.single(handler)
+        assert plan is not None
+        run_id = new_id()
+        wire = Box.any(content).dump(worker.bot.secret)
+        kind = "pipe" if plan.steps[0].kind == "pipe" else "event"
+        worker.transport.start([RunRequest(run_id, kind, f"task.{handler}", plan, wire, root_id=run_id)])
+        return run_id
+
+    return run_alone
+
+
+def is_prefork(pool: Any) -> bool:
+    """Tell whether a worker's pool class runs steps in child processes."""
+    return "prefork" in str(getattr(pool, "__module__", pool)) or str(pool) in ("processes", "prefork")
+
+
+def pid() -> int:
+    """Return this process's id."""
+    return os.getpid()

@@ -1,0 +1,114 @@
+"""One bot per transport: in memory with threads, and a real `celery -A tasks worker` on a real Valkey."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import lumia
+from lumia.inmemory import InMemoryTransport
+from lumia.journal import JournalEntry
+from lumia.opening import limits_of, load_plugins
+from lumia.paths import base
+from lumia.runs import RunResult
+from lumia.runtime import Runtime, open_bot
+from tests.support import servers
+from tests.support.wait import until
+
+PROBE = Path(__file__).parent / "plugins" / "probe"
+SETTINGS = "[worker]\nconcurrency = 4\nstep_timeout = 5.0\n[plugins]\ndisabled = {off}\n"
+
+
+def bot_root(folder: Path) -> Path:
+    (folder / "config").mkdir(parents=True)
+    off = [path.name.replace("_", "-") for kind in ("handlers", "adapters") for path in (base() / kind).iterdir()]
+    (folder / "config" / "lumia.toml").write_text(SETTINGS.format(off=sorted(off)))
+    shutil.copytree(PROBE, folder / "plugins" / "probe")
+    return folder
+
+
+@dataclass
+class Probe:
+    """A bot with the probe plugin, and a scope of its own for every test."""
+
+    runtime: Runtime
+    scope: str = field(default_factory=lambda: uuid.uuid4().hex)
+
+    def content(self, **values: Any) -> lumia.Box[Any]:
+        return lumia.Box.any({"scope": self.scope, **values})
+
+    def pipe(self, id: str, *, options: dict[str, Any] | None = None, **values: Any) -> RunResult:
+        return self.wait(lumia.pipe.start(id, self.content(**values), **(options or {})))
+
+    def event(self, id: str, **values: Any) -> RunResult:
+        return self.wait(lumia.event.start(id, self.content(**values)))
+
+    def wait(self, run_id: str, timeout: float = 20.0) -> RunResult:
+        return lumia.runs.wait(run_id, timeout)
+
+    @property
+    def seen(self) -> list[list[Any]]:
+        return lumia.store.of("probe").items("seen", scope=self.scope)
+
+    def journal(self, run_id: str) -> list[JournalEntry]:
+        found, after = [], "0"
+        while entries := lumia.runs.tail(after, timeout=0, limit=1000):
+            found += [entry for entry in entries if run_id in (entry.run_id, entry.root_id)]
+            after = entries[-1].cursor
+        return found
+
+
+@pytest.fixture(scope="session")
+def memory_runtime(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runtime]:
+    transport = InMemoryTransport()
+    runtime = open_bot(bot_root(tmp_path_factory.mktemp("memory")), transport=transport)
+    assert runtime.config is not None
+    transport.limits = runtime.limits = limits_of(runtime.config)
+    with runtime.activated():
+        plugins = load_plugins(runtime, "all", True)
+        assert not plugins.failures, plugins.failures
+        runtime.use_routes(transport.publish(runtime.install(plugins)))
+    transport.serve(runtime, threads=4)
+    yield runtime
+    runtime.close()
+
+
+@pytest.fixture(scope="session")
+def celery_runtime(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runtime]:
+    with servers.valkey(tmp_path_factory.mktemp("conformance")) as server:
+        yield from _served(bot_root(tmp_path_factory.mktemp("celery")), server.url)
+
+
+def _served(root: Path, valkey_url: str) -> Iterator[Runtime]:
+    env = {**os.environ, "LUMIA_ROOT": str(root), "LUMIA_REDIS_URL": valkey_url}
+    log = root / "worker.log"
+    command = [sys.executable, "-m", "celery", "--workdir", str(base()), "-A", "tasks", "worker", "--loglevel", "INFO"]
+    with log.open("w") as out, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LUMIA_REDIS_URL", valkey_url)
+        process = subprocess.Popen(command, env=env, cwd=root, stdout=out, stderr=subprocess.STDOUT)
+        runtime = open_bot(root)
+        try:
+            until(lambda: runtime.transport.health().workers or process.poll() is not None, timeout=30)
+            assert process.poll() is None, log.read_text()
+            yield runtime
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.wait(timeout=30)
+            runtime.close()
+
+
+@pytest.fixture(params=["memory", "celery"])
+def bot(request: pytest.FixtureRequest) -> Iterator[Probe]:
+    runtime = request.getfixturevalue(f"{request.param}_runtime")
+    with runtime.activated():
+        yield Probe(runtime)

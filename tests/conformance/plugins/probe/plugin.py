@@ -1,0 +1,324 @@
+"""Handlers that the conformance suite watches: each notes in the store what it saw, under the scope its content names."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+
+import lumia
+
+QUICK = lumia.Retry(attempts=3, backoff=0.02)
+
+
+def note(content: lumia.Box, *what: object) -> None:
+    lumia.store.append("seen", list(what), scope=content.into()["scope"], keep=10_000)
+
+
+# --- pipelines
+
+
+@lumia.pipe.on("order", priv=200)
+def first(content: lumia.Box) -> None:
+    note(content, "first")
+    lumia.utils.next()
+
+
+@lumia.pipe.on("order", priv=50)
+def second(content: lumia.Box) -> None:
+    note(content, "second")
+    lumia.utils.next()
+
+
+@lumia.pipe.on("order", priv=50)
+def second_again(content: lumia.Box) -> None:
+    note(content, "second_again")
+    lumia.utils.next()
+
+
+@lumia.pipe.on("order", priv=-3)
+def last(content: lumia.Box) -> None:
+    note(content, "last")
+    lumia.utils.next()
+
+
+@lumia.pipe.on("stopping", priv=2)
+def stopper(content: lumia.Box) -> None:
+    if content.into().get("why"):
+        lumia.utils.stop(content.into()["why"])
+
+
+@lumia.pipe.on("stopping", priv=1)
+def never_reached(content: lumia.Box) -> None:
+    note(content, "reached")
+
+
+@lumia.pipe.on("changing", priv=3)
+def changes(content: lumia.Box) -> None:
+    value = content.into()
+    value["n"] = value["n"] + 1
+    lumia.utils.next(lumia.Box.any(value, meta=content.meta))
+
+
+@lumia.pipe.on("changing", priv=2)
+def edits_meta(content: lumia.Box) -> None:
+    content.into()["n"] = 99
+    content.meta["force_engage"] = True
+    lumia.utils.next()
+
+
+@lumia.pipe.on("changing", priv=1)
+def sees(content: lumia.Box) -> None:
+    note(content, content.into()["n"], content.meta)
+
+
+@lumia.pipe.on("failing", priv=2, retry=QUICK)
+def fails(content: lumia.Box) -> None:
+    left = lumia.effect("count", lambda: None)
+    assert left is None
+    note(content, "never committed")
+    raise RuntimeError("no luck")
+
+
+@lumia.pipe.on("recovering", priv=1, retry=QUICK)
+def recovers(content: lumia.Box) -> None:
+    value = content.into()
+    paid = lumia.effect("paid call", count_call, value["file"])
+    tries = count_call(value["file"] + ".tries")
+    if tries < 3:
+        raise RuntimeError(f"try {tries}")
+    note(content, "paid", paid, "tries", tries)
+    lumia.utils.next()
+
+
+def count_call(path: str) -> int:
+    """Count a call where no commit can undo it: in a file."""
+    with open(path, "a") as file:
+        file.write("x")
+    return os.path.getsize(path)
+
+
+@lumia.pipe.on("twice", priv=1)
+def calls_next_twice(content: lumia.Box) -> None:
+    lumia.utils.next()
+    lumia.utils.next()
+
+
+@lumia.pipe.on("rubbish", priv=1)
+def returns_rubbish(content: lumia.Box) -> object:
+    return {"not": "a box"}
+
+
+@lumia.pipe.on("typed", priv=1)
+def wants_text(content: lumia.Box[str]) -> None:
+    content.into()
+
+
+@lumia.pipe.on("exits", priv=1)
+def exits(content: lumia.Box) -> None:
+    raise SystemExit("I leave")
+
+
+@lumia.pipe.on("async", priv=1)
+async def asynchronous(content: lumia.Box) -> None:
+    await asyncio.sleep(0)
+    note(content, "async")
+    lumia.utils.next()
+
+
+@lumia.pipe.on("async hangs", priv=1, timeout=0.2, retry=1)
+async def hangs(content: lumia.Box) -> None:
+    await asyncio.Event().wait()
+
+
+@lumia.pipe.on_re("glob.*.end", priv=5)
+def globbed(src: str, content: lumia.Box) -> None:
+    note(content, src)
+    lumia.utils.next()
+
+
+@lumia.pipe.on("elsewhere", priv=2)
+def here(content: lumia.Box) -> None:
+    note(content, "here")
+    lumia.utils.next()
+
+
+@lumia.pipe.on("elsewhere", priv=1, queue="slow")
+def there(content: lumia.Box) -> None:
+    note(content, "there")
+
+
+# --- live resources
+
+
+@lumia.pipe.on("opening", priv=1)
+def opens(content: lumia.Box) -> None:
+    file = open(content.into()["file"], "w+")
+    lumia.pipe.start("file", lumia.Box.any({"scope": content.into()["scope"], "file": file}))
+    note(content, "closed before the commit", file.closed)
+
+
+@lumia.pipe.on("file", priv=2, retry=QUICK)
+def writes(content: lumia.Box) -> None:
+    value = content.into()
+    value["file"].write("x")
+    value["file"].flush()
+    if os.path.getsize(value["file"].name) < 2:
+        raise OSError("once more")
+    lumia.utils.next()
+
+
+@lumia.pipe.on("file", priv=1)
+def reads(content: lumia.Box) -> None:
+    note(content, "in the file", os.path.getsize(content.into()["file"].name), "by", os.getpid() > 0)
+
+
+# --- children, lanes, store
+
+
+@lumia.pipe.on("lane", priv=2)
+def in_lane(content: lumia.Box) -> None:
+    value = content.into()
+    note(content, value["n"], "begin")
+    time.sleep(value.get("seconds", 0))
+    lumia.event.start("lane.child", content)
+
+
+@lumia.event.consumer("lane.child")
+def lane_child(content: lumia.Box) -> None:
+    note(content, content.into()["n"], "child")
+
+
+@lumia.pipe.on("families", priv=1)
+def parent(content: lumia.Box) -> None:
+    value = content.into()
+    if value["depth"]:
+        child = {**value, "depth": value["depth"] - 1}
+        lumia.pipe.start("families", lumia.Box.any(child))
+        lumia.pipe.start("families", lumia.Box.any(child))
+    note(content, "depth", value["depth"])
+
+
+@lumia.pipe.on("crossing", priv=1)
+def crosses_lanes(content: lumia.Box) -> None:
+    lumia.pipe.start("order", content, key="another lane")
+
+
+@lumia.pipe.on("detaching", priv=1)
+def detaches(content: lumia.Box) -> None:
+    lumia.pipe.start("order", content, key="another lane", detach=True)
+
+
+@lumia.pipe.on("counting", priv=1)
+def counts(content: lumia.Box) -> None:
+    scope = content.into()["scope"]
+    lumia.store.incr("n", scope=scope)
+    lumia.store.incr("n", scope=scope)
+    lumia.store.set("last", {"at": lumia.store.get("n", scope=scope)}, scope=scope)
+    lumia.store.put("fields", "a", 1, scope=scope)
+
+
+@lumia.pipe.on("conflicting", priv=1)
+def conflicts(content: lumia.Box) -> None:
+    scope = content.into()["scope"]
+    lumia.store.append("fine", 1, scope=scope)
+    lumia.store.append("seen", 1, scope=scope)
+    lumia.store.set("seen2", 1, scope=scope)
+    lumia.store.incr("text", scope=scope)
+
+
+@lumia.pipe.on("sending", priv=1)
+def sends(content: lumia.Box) -> None:
+    lumia.event.start("msg.send, dest=9.probe.group-1", lumia.Box.any({"text": "hello"}))
+    lumia.event.start("msg.send, dest=9.probe.group-1", lumia.Box.any("plain"))
+
+
+# --- events
+
+
+@lumia.event.consumer("news", priv=1)
+def reads_late(content: lumia.Box) -> None:
+    note(content, "late", content.into()["text"])
+
+
+@lumia.event.consumer("news", priv=9)
+def reads_early(content: lumia.Box) -> None:
+    content.into()["text"] = "vandalised"
+    content.meta["x"] = 1
+    note(content, "early", content.into()["text"])
+
+
+@lumia.event.consumer("news.broken", priv=9, retry=QUICK)
+def breaks(content: lumia.Box) -> None:
+    raise ValueError("can't read")
+
+
+@lumia.event.consumer("news.broken", priv=1)
+def reads_on(content: lumia.Box) -> None:
+    note(content, "read on")
+
+
+@lumia.event.consumer("news.flaky", priv=9, retry=QUICK)
+def flaky(content: lumia.Box) -> None:
+    if count_call(content.into()["file"]) < 3:
+        raise ValueError("not yet")
+    note(content, "at last")
+
+
+@lumia.event.consumer("news.flaky", priv=1)
+def not_waiting(content: lumia.Box) -> None:
+    note(content, "not waiting")
+
+
+@lumia.event.chain("refined", priv=5)
+def refines(content: lumia.Box) -> lumia.Box:
+    value = content.into()
+    value["text"] = value["text"].upper()
+    return lumia.Box.any(value)
+
+
+@lumia.event.chain("refined", priv=4, retry=QUICK)
+def refining_fails(content: lumia.Box) -> lumia.Box:
+    raise ValueError("not today")
+
+
+@lumia.event.chain("refined", priv=3)
+def marks_it(content: lumia.Box) -> None:
+    content.meta["refined"] = True
+
+
+@lumia.event.consumer("refined", priv=1000)
+def sees_refined(content: lumia.Box) -> None:
+    note(content, content.into()["text"], content.meta)
+
+
+@lumia.event.interceptor("guarded", priv=1)
+def guard(content: lumia.Box) -> None:
+    note(content, "guard")
+    if content.into().get("bad"):
+        lumia.utils.intercept("bad news")
+
+
+@lumia.event.interceptor_re("guarde*", priv=0)
+def second_guard(src: str, content: lumia.Box) -> None:
+    note(content, "second guard")
+
+
+@lumia.event.chain("guarded", priv=99)
+def guarded_chain(content: lumia.Box) -> None:
+    note(content, "chain")
+
+
+@lumia.event.consumer("guarded", priv=9999)
+def guarded_consumer(content: lumia.Box) -> None:
+    note(content, "consumer")
+
+
+@lumia.event.interceptor("closed", retry=QUICK)
+def broken_guard(content: lumia.Box) -> None:
+    raise RuntimeError("the guard is ill")
+
+
+@lumia.event.consumer("closed")
+def behind_broken_guard(content: lumia.Box) -> None:
+    note(content, "passed")
