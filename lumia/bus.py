@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from lumia.box import Box
+from lumia.box import Box, require
 from lumia.context import StepContext, active
-from lumia.errors import ArcError, BoxError, LaneError, PayloadError, StaleRoutesError
+from lumia.errors import ArcError, LaneError, PayloadError, StaleRoutesError
 from lumia.ids import child_id
 from lumia.marks import Function, Mark, Retry, marker
 from lumia.ports import NORMAL, PRIORITIES, RunRequest
@@ -73,8 +73,7 @@ def check_name(what: str, text: object) -> str:
 
 def _request(bot: Any, run_id: str, flow: str, id: str, content: Box[Any], options: _Options) -> RunRequest:
     check_name("id", id)
-    if not isinstance(content, Box):
-        raise BoxError(f"start({id!r}) takes a Box, got {type(content).__name__}; write lumia.Box.any(value) (spec §3.1)")
+    require(content, f"start({id!r})")
     plan = bot.table.index.plan(flow, id)
     if content.is_arc:
         elsewhere = [step.handler for step in plan.steps if step.queue != DEFAULT_QUEUE]
@@ -90,9 +89,7 @@ def _request(bot: Any, run_id: str, flow: str, id: str, content: Box[Any], optio
     )  # fmt: skip
 
 
-def _start_now(
-    flow: str, id: str, content: Box[Any], options: _Options, also: Sequence[tuple[str, Box[Any]]]
-) -> str:
+def _start_now(flow: str, id: str, content: Box[Any], options: _Options, also: Sequence[tuple[str, Box[Any]]]) -> str:
     from lumia import runtime, system  # noqa: PLC0415 (the runtime imports the public modules)
 
     bot = runtime.current()
@@ -100,7 +97,9 @@ def _start_now(
     for _ in range(8):
         requests = [_request(bot, ids[0], flow, id, content, options)]
         twin = _Options(None, "", False, 0.0, options.priority)
-        requests += [_request(bot, run, "event", name, box, twin) for run, (name, box) in zip(ids[1:], also, strict=True)]
+        requests += [
+            _request(bot, run, "event", name, box, twin) for run, (name, box) in zip(ids[1:], also, strict=True)
+        ]
         try:
             started = bot.transport.start(requests, routes=bot.table.number)
         except StaleRoutesError:
@@ -161,8 +160,9 @@ class Pipe(_Flow):
         timeout: float | None = None, hard: bool = False,
     ) -> Decorator[F]:  # fmt: skip
         """Mark a stage of every pipeline whose id matches `glob`; its first parameter is `src: str`."""
-        options = {"queue": queue, "retry": retry, "timeout": timeout, "hard": hard or None}
-        return marker("pipe", glob, glob=True, priv=priv, **options)
+        return marker(
+            "pipe", glob, glob=True, priv=priv, queue=queue, retry=retry, timeout=timeout, hard=hard or None
+        )
 
 
 def _both(kind: str, what: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
@@ -176,8 +176,7 @@ def _both(kind: str, what: str) -> tuple[Callable[..., Any], Callable[..., Any]]
         self: Event, glob: str, priv: int = 0, *, queue: str | None = None, retry: Retry | int | None = None,
         timeout: float | None = None, hard: bool = False,
     ) -> Decorator[F]:  # fmt: skip
-        options = {"queue": queue, "retry": retry, "timeout": timeout, "hard": hard or None}
-        return marker(kind, glob, glob=True, priv=priv, **options)
+        return marker(kind, glob, glob=True, priv=priv, queue=queue, retry=retry, timeout=timeout, hard=hard or None)
 
     exact.__doc__ = f"Mark {what} of event `id`; higher `priv` runs earlier."
     globbed.__doc__ = f"Mark {what} of every event whose id matches `glob`; its first parameter is `src: str`."
@@ -200,9 +199,6 @@ TICKS = {"cron.1m": "* * * * *", "cron.5m": "*/5 * * * *", "cron.15m": "*/15 * *
          "cron.1d": "0 0 * * *"}  # fmt: skip
 """The built-in ticks: event id → cron expression, in UTC."""
 
-MISSED = ("skip", "once", "all")
-
-
 def cron(
     expression: str, *, tz: str = "UTC", missed: str = "skip", queue: str | None = None,
     retry: Retry | int | None = None, timeout: float | None = None, hard: bool = False,
@@ -212,8 +208,9 @@ def cron(
     expression: five fields, or six with seconds last. tz: IANA time zone. missed: what happens to runs that were due
     while no beat ran: `skip` them, run `once`, or `all`. The Box holds {"schedule", "due"} (due: seconds since 1970).
     """
-    options = {"tz": tz, "missed": missed, "queue": queue, "retry": retry, "timeout": timeout, "hard": hard or None}
-    return marker("cron", expression, **options)
+    return marker(
+        "cron", expression, tz=tz, missed=missed, queue=queue, retry=retry, timeout=timeout, hard=hard or None
+    )
 
 
 def cron_id(handler: str) -> str:

@@ -10,6 +10,7 @@ import inspect
 import traceback
 from collections.abc import Callable
 from contextvars import copy_context
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints
 
@@ -49,6 +50,24 @@ class _Result:
     trace: str = ""
 
 
+class _Batch:
+    """How many runs one message may bring along: bounded in number and time, and ended by a drain (DESIGN §5)."""
+
+    def __init__(self, bot: Runtime) -> None:
+        self._bot = bot
+        self._runs: set[str] = set()
+        self._until = bot.clock.monotonic() + bot.limits.batch_seconds
+
+    def count(self, claim: Claim) -> None:
+        """Note the run of a claim."""
+        self._runs.add(claim.run_id)
+
+    def goes_on(self) -> bool:
+        """Tell whether the process may take another run after this one."""
+        fresh = len(self._runs) < self._bot.limits.batch and self._bot.clock.monotonic() < self._until
+        return fresh and not self._bot.draining
+
+
 class Executor:
     """Runs the steps of one bot in one process."""
 
@@ -58,23 +77,25 @@ class Executor:
     def process(self, claim: Claim | None, listener: StepListener | None = None) -> None:
         """Execute `claim` and whatever follows it in this process."""
         heard = listener or StepListener()
+        batch = _Batch(self._bot)
         while claim is not None:
-            claim = self._step(claim, heard)
+            batch.count(claim)
+            claim = self._step(claim, heard, batch.goes_on())
 
     def process_inline(self, claim: Claim, box: Box[Any]) -> None:
         """Execute a run whose Box is a live resource: here, now, and with retries in memory only."""
         current: Claim | None = claim
         while current is not None:
-            current = self._step(current, StepListener(), box)
+            current = self._step(current, StepListener(), batch=False, arc=box)
 
-    def _step(self, claim: Claim, listener: StepListener, arc: Box[Any] | None = None) -> Claim | None:
+    def _step(self, claim: Claim, listener: StepListener, batch: bool, arc: Box[Any] | None = None) -> Claim | None:
         step = claim.plan.steps[claim.step]
         listener.started(claim, step)
         began = self._bot.clock.monotonic()
         done = self._run(claim, step, arc)
         seconds = self._bot.clock.monotonic() - began
         try:
-            follower = self._commit(claim, step, done, seconds)
+            follower = self._commit(claim, step, done, seconds, batch)
         except StaleClaimError as error:
             self._bot.log.warning("discarded a stale result: %s", error)
             listener.ended(claim, step, "stale", str(error), seconds)
@@ -99,7 +120,7 @@ class Executor:
         claim = context.claim
         try:
             box = arc.clone() if arc is not None else Box.load(claim.box, self._bot.secret)
-            before = dict(box.meta)
+            before = deepcopy(box.meta)
             given = box.expecting(handler.expects, context.step.handler) if handler.expects is not None else box
             arguments = (claim.id, given) if handler.glob else (given,)
             with executing(context):
@@ -122,15 +143,15 @@ class Executor:
         here = copy_context()
         return self._bot.run_async(here.run(fn, *arguments), limit, context.step.handler)
 
-    def _commit(self, claim: Claim, step: PlanStep, done: _Result, seconds: float) -> Claim | None:
+    def _commit(self, claim: Claim, step: PlanStep, done: _Result, seconds: float, batch: bool) -> Claim | None:
         try:
-            return self._bot.transport.commit(claim, self._build(claim, step, done, seconds))
+            return self._bot.transport.commit(claim, self._build(claim, step, done, seconds, batch))
         except (BoxError, StoreError) as error:
             failed = _failed(done.context, error)
             done.result, done.trace, done.context.arcs = failed.result, failed.trace, {}
-            return self._bot.transport.commit(claim, self._build(claim, step, done, seconds))
+            return self._bot.transport.commit(claim, self._build(claim, step, done, seconds, batch))
 
-    def _build(self, claim: Claim, step: PlanStep, done: _Result, seconds: float) -> Commit:
+    def _build(self, claim: Claim, step: PlanStep, done: _Result, seconds: float, batch: bool) -> Commit:
         decision = after(claim.plan, claim.step, done.result, claim.attempt)
         reason = clean(self._bot.redact(decision.reason))
         failed = isinstance(done.result, Raised)
@@ -147,7 +168,7 @@ class Executor:
             store=() if failed else tuple(done.context.writes),
             dead=self._dead_letter(claim, step, reason) if decision.dead else None,
             fuse=claim.arc or self._fuses(claim.plan, step, decision),
-            batch=self._bot.limits.batch > 1 and not claim.arc and not failed and not step.hard,
+            batch=batch and not claim.arc and not failed and not step.hard,
         )  # fmt: skip
 
     def _content(self, step: PlanStep, done: _Result) -> str | None:
@@ -182,7 +203,9 @@ class Executor:
 def _returned(context: StepContext, returned: Any) -> Box[Any] | None:
     step = context.step
     if inspect.isawaitable(returned) or inspect.isgenerator(returned):
-        raise FlowError(f"{step.handler} returned a {type(returned).__name__} nobody runs; make the handler `async def`")
+        raise FlowError(
+            f"{step.handler} returned a {type(returned).__name__} nobody runs; make the handler `async def`"
+        )
     if context.next_box is not None:
         return context.next_box
     if returned is None:

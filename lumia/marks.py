@@ -20,6 +20,7 @@ Function = Callable[..., Any]
 F = TypeVar("F", bound=Function)
 
 HANDLER_KINDS = frozenset({"pipe", "consumer", "chain", "interceptor", "cron"})
+MISSED = ("skip", "once", "all")
 _ATTRIBUTE = "__lumia_marks__"
 _LISTED = "__lumia_marked__"
 _order = itertools.count(1)
@@ -116,6 +117,23 @@ def _verify_handler(mark: Mark, fn: Function, where: str) -> None:
         shape = "(src: str, content: lumia.Box)" if mark.glob else "(content: lumia.Box)"
         raise RegistrationError(f"{where} takes {len(names)} parameters; write `def {fn.__name__}{shape}`")
     _verify_options(mark, where)
+    if mark.kind == "cron":
+        _verify_schedule(mark, where)
+
+
+def _verify_schedule(mark: Mark, where: str) -> None:
+    from zoneinfo import ZoneInfo  # noqa: PLC0415 (only schedules need time zones and croniter)
+
+    from croniter import croniter  # noqa: PLC0415 (see above)
+
+    if not croniter.is_valid(mark.id):
+        raise RegistrationError(f"{where}: no cron expression; five fields like '*/10 8-22 * * *', or six with seconds last")
+    try:
+        ZoneInfo(str(mark.options.get("tz", "UTC")))
+    except (KeyError, ValueError, OSError) as error:
+        raise RegistrationError(f"{where}: tz is an IANA time zone such as Europe/Berlin: {error}") from error
+    if mark.options.get("missed", "skip") not in MISSED:
+        raise RegistrationError(f"{where}: missed is one of {', '.join(MISSED)}, got {mark.options['missed']!r}")
 
 
 def _required(fn: Function, where: str) -> list[str]:

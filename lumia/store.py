@@ -114,7 +114,8 @@ class Store:
         step = active()
         if step is not None and name in step.overlay:
             return step.overlay[name]
-        return _transport(step).read(name)
+        found: tuple[str, Any] = _transport(step).read(name)
+        return found
 
     def _write(self, op: StoreOp, seen: Callable[[tuple[str, Any]], tuple[str, Any]]) -> None:
         step = active()
@@ -127,7 +128,9 @@ class Store:
 
     def _expect(self, found: str, wanted: str, key: str) -> None:
         if found not in ("none", wanted):
-            raise StoreError(f"store key {key!r} holds {_KINDS[found]}, not {_KINDS[wanted]}; use another key or delete it")
+            raise StoreError(
+                f"store key {key!r} holds {_KINDS[found]}, not {_KINDS[wanted]}; use another key or delete it"
+            )
 
 
 def _transport(step: StepContext | None) -> Any:

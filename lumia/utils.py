@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lumia.box import Box
+from lumia.box import Box, require
 from lumia.context import required
 from lumia.errors import FlowError
 
@@ -25,8 +25,8 @@ def next(box: Box[Any] | None = None) -> None:
         raise FlowError(f"{step.step.handler} called next() twice; a step has one successor")
     if step.reason:
         raise FlowError(f"{step.step.handler} called next() after stop({step.reason!r}); a step does one or the other")
-    if box is not None and not isinstance(box, Box):
-        raise FlowError(f"{step.step.handler}: next() takes a Box, got {type(box).__name__}; write next(Box.any(value))")
+    if box is not None:
+        require(box, f"next() in {step.step.handler}")
     step.nexted, step.next_box = True, box
 
 

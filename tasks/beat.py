@@ -126,7 +126,9 @@ class LumiaScheduler(Scheduler):
         if not plan.steps:
             return
         wire = Box.any(content).dump(self._bot.secret)
-        self._transport.start([RunRequest(run_id, "event", id, plan, wire, root_id=run_id, attached=False, dedup=dedup)])
+        self._transport.start(
+            [RunRequest(run_id, "event", id, plan, wire, root_id=run_id, attached=False, dedup=dedup)]
+        )
 
     def close(self) -> None:
         """Release the bot."""

@@ -68,10 +68,10 @@ app.conf.update(
 worker = LumiaWorker(app)
 
 
-@app.task(name="lumia.step", ignore_result=True, throws=(StepFailed,))
-def step(run_id: str, index: int, seq: int) -> str:
+@app.task(name="lumia.step", bind=True, ignore_result=True, throws=(StepFailed,))
+def step(self: Any, run_id: str, index: int, seq: int) -> str:
     """Execute step `index` of run `run_id`; `seq` tells this message from any earlier copy."""
-    return worker.execute(run_id, index, seq)
+    return worker.execute(run_id, index, seq, self.request.hostname)
 
 
 @signals.celeryd_init.connect
@@ -93,6 +93,11 @@ def _child(**_: Any) -> None:
 @signals.worker_ready.connect
 def _ready(sender: Any = None, **_: Any) -> None:
     worker.ready(sender)
+
+
+@signals.worker_shutting_down.connect
+def _drain(**_: Any) -> None:
+    worker.drain()
 
 
 @signals.worker_process_shutdown.connect

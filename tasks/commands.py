@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import threading
 from contextlib import suppress
 from typing import Annotated, Any
 
@@ -45,7 +46,7 @@ def up_command(
         client.log_line(log, line)
         _note(line)
 
-    up.run(base, root, options, say, _announce)
+    up.run(base, root, options, say, _announce_beside)
     _note("everything has ended")
     return 0
 
@@ -165,11 +166,25 @@ def _queues(words: tuple[str, ...]) -> list[str]:
 
 
 def _announce(state: UpState) -> None:
-    from tasks.supervise.notes import notes
+    _show(state)
+    _tell_notes(state)
 
+
+def _announce_beside(state: UpState) -> None:
+    """Announce without keeping the supervisor's loop from its children: looking at plugins takes a second."""
+    _show(state)
+    threading.Thread(target=_tell_notes, args=(state,), name="notes", daemon=True).start()
+
+
+def _show(state: UpState) -> None:
     with suppress(OSError):
         status.show(state, sys.stdout)
         sys.stdout.flush()
+
+
+def _tell_notes(state: UpState) -> None:
+    from tasks.supervise.notes import notes
+
     for line in notes(paths.base(), paths.find_root(), state):
         _note(line)
 

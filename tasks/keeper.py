@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 import time
 from collections.abc import Callable
@@ -10,6 +12,7 @@ from lumia.errors import LumiaError, TransportError
 from lumia.runtime import Runtime
 from tasks.queues import lists
 from tasks.transport import RedisTransport
+from tasks.watch import Watch
 
 BEAT_SECONDS = 1.0
 TTL_SECONDS = 5.0
@@ -22,10 +25,11 @@ BLOB_SECONDS = 3600.0
 class Keeper:
     """One thread per executing process."""
 
-    def __init__(self, bot: Runtime, transport: RedisTransport, on_routes: Callable[[], None]) -> None:
+    def __init__(self, bot: Runtime, transport: RedisTransport, on_routes: Callable[[], None], watch: Watch) -> None:
         self._bot = bot
         self._transport = transport
         self._on_routes = on_routes
+        self._watch = watch
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="lumia-keeper", daemon=True)
         self._due: dict[str, float] = {}
@@ -51,6 +55,7 @@ class Keeper:
             self._every("beat", BEAT_SECONDS, self.beat)
             self._every("reap", REAP_SECONDS, self.reap)
             self._every("routes", BEAT_SECONDS, self._on_routes)
+            self._every("hung", REAP_SECONDS, self._replace_if_hung)
             self._every("blobs", BLOB_SECONDS, self._collect)
             return self.move()
         except LumiaError as error:
@@ -87,6 +92,12 @@ class Keeper:
         )
         for told in found[3:]:
             self._bot.log.warning("requeued: run %s", told.decode())
+
+    def _replace_if_hung(self) -> None:
+        hung = self._watch.hung()
+        if len(hung) * 2 >= self._transport.limits.concurrency and not self._bot.draining:
+            self._bot.log.error("%d threads hang (%s): this worker leaves to be replaced", len(hung), ", ".join(hung))
+            os.kill(os.getpid(), signal.SIGTERM)
 
     def _collect(self) -> None:
         if self._bot.blobs is not None:

@@ -60,6 +60,7 @@ class RedisTransport:
 
     def __init__(self, redis: Redis, *, worker: str, limits: Limits | None = None, prefix: str = PREFIX) -> None:
         self.redis = redis
+        self._bytes: Any = redis  # replies are bytes: decode_responses is off, which redis-py's types can't know
         self.worker = worker
         self.limits = limits or Limits()
         self.prefix = prefix
@@ -116,7 +117,9 @@ class RedisTransport:
         if plan is None:
             text = self._asked("hget", f"{self.prefix}plans", digest)
             if text is None:
-                raise UnknownRunError(f"plan {digest.decode()} is not in Redis; was the database emptied under the bot?")
+                raise UnknownRunError(
+                    f"plan {digest.decode()} is not in Redis; was the database emptied under the bot?"
+                )
             plan = self._plans[digest] = Plan.parse(text.decode())
         return plan
 
@@ -149,7 +152,7 @@ class RedisTransport:
 
     def _asked(self, command: str, *args: Any, **options: Any) -> Any:
         try:
-            return getattr(self.redis, command)(*args, **options)
+            return getattr(self._bytes, command)(*args, **options)
         except _AWAY as error:
             raise BackendUnavailableError(f"Redis does not answer: {error}") from error
 
@@ -174,7 +177,8 @@ class RedisTransport:
     def wait(self, run_id: str, timeout: float) -> RunRecord:
         """Wait until a run's tree has finished: told by a message, and checked for the case it was missed."""
         end = time.monotonic() + timeout
-        with suppress(RedisError), self.redis.pubsub(ignore_subscribe_messages=True) as listener:
+        pubsub: Any = self.redis.pubsub  # untyped in redis-py
+        with suppress(RedisError), pubsub(ignore_subscribe_messages=True) as listener:
             listener.subscribe(f"{self.prefix}done")
             while True:
                 record = self.run(run_id)
@@ -223,13 +227,15 @@ class RedisTransport:
                     batch.xadd(f"{self.prefix}journal", {"j": entry.dump()}, maxlen=limit, approximate=True)
                 batch.execute()
         except _AWAY as error:
-            raise BackendUnavailableError(f"Redis does not answer, so effect {name!r} is not recorded: {error}") from error
+            raise BackendUnavailableError(
+                f"Redis does not answer, so effect {name!r} is not recorded: {error}"
+            ) from error
 
     def read(self, key: str) -> tuple[str, Any]:
         """Return (type, value) of a store key."""
         name = f"{self.prefix}s:{key}"
         try:
-            value = self.redis.get(name)
+            value: bytes | None = self._bytes.get(name)
         except ResponseError:
             return self._read_other(name)
         except _AWAY as error:
@@ -290,9 +296,9 @@ class RedisTransport:
         """Tell whether the transport works; never raises."""
         try:
             self.redis.ping()
-            seconds = int(self.redis.time()[0])
-            fresh = self.redis.zrangebyscore(f"{self.prefix}workers", seconds - FRESH_SECONDS, "+inf")
-            stats = {name.decode(): int(value) for name, value in self.redis.hgetall(f"{self.prefix}stats").items()}
+            seconds = int(self._bytes.time()[0])
+            fresh = self._bytes.zrangebyscore(f"{self.prefix}workers", seconds - FRESH_SECONDS, "+inf")
+            stats = {name.decode(): int(value) for name, value in self._bytes.hgetall(f"{self.prefix}stats").items()}
         except (*_AWAY, RedisError) as error:
             return Health(False, detail=f"Redis does not answer: {error}")
         return Health(True, tuple(sorted(name.decode() for name in fresh)), counters=stats)

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-import os
+from contextlib import suppress
 from typing import Any
 
 from celery import Celery
 
+from lumia.box import Box
+from lumia.errors import UnknownRunError
 from lumia.loader import start_plugins
-from lumia.ports import Claim
+from lumia.ports import RunRequest
 from lumia.routes import RouteTable
 from lumia.runtime import Runtime, open_bot
+from lumia.system import new_id
 from tasks.backend import worker_name
 from tasks.events import TaskEvents
 from tasks.keeper import Keeper
 from tasks.queues import add_consumer, consume, shared
 from tasks.transport import RedisTransport
+from tasks.watch import Watch, leave_after
+
+DRAIN_SECONDS = 20.0
 
 
 class StepFailed(Exception):
@@ -30,6 +36,8 @@ class LumiaWorker:
         self._bot: Runtime | None = None
         self._keeper: Keeper | None = None
         self._consumer: Any = None
+        self._events: Any = None
+        self._watch = Watch()
         self._explicit = False
         self._served: set[str] = set()
 
@@ -63,7 +71,7 @@ class LumiaWorker:
         if self.bot.plugins is not None:
             with self.bot.activated():
                 start_plugins(self.bot.plugins)
-        self._keeper = Keeper(self.bot, self.transport, self._refresh)
+        self._keeper = Keeper(self.bot, self.transport, self._refresh, self._watch)
         self._keeper.start()
 
     def ready(self, consumer: Any) -> None:
@@ -79,7 +87,13 @@ class LumiaWorker:
             self._bot.close()
             self._bot = None
 
-    def execute(self, run_id: str, step: int, seq: int) -> str:
+    def drain(self) -> None:
+        """Take no more runs than are being executed, and leave for good when they don't end in time."""
+        if self._bot is not None:
+            self._bot.draining = True
+        leave_after(DRAIN_SECONDS)
+
+    def execute(self, run_id: str, step: int, seq: int, hostname: str = "") -> str:
         """Execute the step of a message and whatever this process may go on with; returns what became of it.
 
         Raises `StepFailed` when the delivered step failed.
@@ -89,19 +103,27 @@ class LumiaWorker:
             claim = self.transport.claim(run_id, step, seq)
             if claim is None:
                 return "dropped: committed or claimed elsewhere"
-            events = TaskEvents(self._dispatcher(), claim)
-            bot.executor.process(self._limited(claim), events)
+            events = TaskEvents(self._dispatcher(hostname), claim)
+            with self._watch.over(claim, self.transport.limits):
+                bot.executor.process(claim, events)
         if events.failure:
             raise StepFailed(events.failure.strip().splitlines()[-1])
         return "committed"
 
-    def _limited(self, claim: Claim) -> Claim:
-        return claim
+    def revoked(self, task_id: str) -> None:
+        """Cancel the run of a message that was revoked, as by Flower's button: Celery has thrown the message away."""
+        run_id = task_id.partition(".")[0]
+        with self.bot.activated(), suppress(UnknownRunError):
+            self.transport.cancel(run_id, f"revoked in Celery (task {task_id})")
 
-    def _dispatcher(self) -> Any:
+    def _dispatcher(self, hostname: str) -> Any:
         if self._consumer is not None:
             return self._consumer.event_dispatcher
-        return None
+        if self._events is None and hostname:
+            self._events = self._app.events.Dispatcher(
+                self._app.connection_for_write(), hostname=hostname, enabled=self._app.conf.worker_send_task_events
+            )
+        return self._events
 
     def _publish(self) -> RouteTable:
         assert self.bot.plugins is not None
@@ -130,10 +152,6 @@ class LumiaWorker:
 def _single(worker: LumiaWorker, handler: str) -> Any:
     def run_alone(content: Any = None) -> str:
         """Start a run with this handler as its only step; `content` is a JSON value."""
-        from lumia.box import Box
-        from lumia.ports import RunRequest
-        from lumia.system import new_id
-
         plan = worker.bot.routes.single(handler)
         assert plan is not None
         run_id = new_id()
@@ -148,8 +166,3 @@ def _single(worker: LumiaWorker, handler: str) -> Any:
 def is_prefork(pool: Any) -> bool:
     """Tell whether a worker's pool class runs steps in child processes."""
     return "prefork" in str(getattr(pool, "__module__", pool)) or str(pool) in ("processes", "prefork")
-
-
-def pid() -> int:
-    """Return this process's id."""
-    return os.getpid()

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import signal
-import subprocess
-import sys
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -19,22 +14,12 @@ import lumia
 from lumia.inmemory import InMemoryTransport
 from lumia.journal import JournalEntry
 from lumia.opening import limits_of, load_plugins
-from lumia.paths import base
 from lumia.runs import RunResult
 from lumia.runtime import Runtime, open_bot
 from tests.support import servers
-from tests.support.wait import until
+from tests.support.workers import bot_root, opened, worker
 
 PROBE = Path(__file__).parent / "plugins" / "probe"
-SETTINGS = "[worker]\nconcurrency = 4\nstep_timeout = 5.0\n[plugins]\ndisabled = {off}\n"
-
-
-def bot_root(folder: Path) -> Path:
-    (folder / "config").mkdir(parents=True)
-    off = [path.name.replace("_", "-") for kind in ("handlers", "adapters") for path in (base() / kind).iterdir()]
-    (folder / "config" / "lumia.toml").write_text(SETTINGS.format(off=sorted(off)))
-    shutil.copytree(PROBE, folder / "plugins" / "probe")
-    return folder
 
 
 @dataclass
@@ -71,7 +56,7 @@ class Probe:
 @pytest.fixture(scope="session")
 def memory_runtime(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runtime]:
     transport = InMemoryTransport()
-    runtime = open_bot(bot_root(tmp_path_factory.mktemp("memory")), transport=transport)
+    runtime = open_bot(bot_root(tmp_path_factory.mktemp("memory") / "bot", PROBE), transport=transport)
     assert runtime.config is not None
     transport.limits = runtime.limits = limits_of(runtime.config)
     with runtime.activated():
@@ -85,26 +70,10 @@ def memory_runtime(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runtime
 
 @pytest.fixture(scope="session")
 def celery_runtime(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runtime]:
-    with servers.valkey(tmp_path_factory.mktemp("conformance")) as server:
-        yield from _served(bot_root(tmp_path_factory.mktemp("celery")), server.url)
-
-
-def _served(root: Path, valkey_url: str) -> Iterator[Runtime]:
-    env = {**os.environ, "LUMIA_ROOT": str(root), "LUMIA_REDIS_URL": valkey_url}
-    log = root / "worker.log"
-    command = [sys.executable, "-m", "celery", "--workdir", str(base()), "-A", "tasks", "worker", "--loglevel", "INFO"]
-    with log.open("w") as out, pytest.MonkeyPatch.context() as patch:
-        patch.setenv("LUMIA_REDIS_URL", valkey_url)
-        process = subprocess.Popen(command, env=env, cwd=root, stdout=out, stderr=subprocess.STDOUT)
-        runtime = open_bot(root)
-        try:
-            until(lambda: runtime.transport.health().workers or process.poll() is not None, timeout=30)
-            assert process.poll() is None, log.read_text()
+    root = bot_root(tmp_path_factory.mktemp("celery") / "bot", PROBE)
+    with servers.valkey(tmp_path_factory.mktemp("conformance")) as server, worker(root, server.url):
+        with opened(root, server.url) as runtime:
             yield runtime
-        finally:
-            process.send_signal(signal.SIGTERM)
-            process.wait(timeout=30)
-            runtime.close()
 
 
 @pytest.fixture(params=["memory", "celery"])

@@ -1,0 +1,228 @@
+"""What happens to work when its worker dies, hangs, or never got it (DESIGN §5)."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import lumia
+from lumia.runtime import Runtime
+from tests.support import servers
+from tests.support.wait import until
+from tests.support.workers import bot_root, opened, worker, write_plugin
+
+CODE = '''
+import os
+import threading
+import time
+
+import lumia
+
+
+@lumia.pipe.on("slow", priv=2)
+def slow(content: lumia.Box) -> None:
+    """Lasts until its flag file is there; the first try says that it has begun."""
+    folder = content.into()["folder"]
+    open(os.path.join(folder, f"begun.{os.getpid()}"), "w").close()
+    while not os.path.exists(os.path.join(folder, "go")):
+        time.sleep(0.01)
+    lumia.store.incr("committed", scope=folder)
+    lumia.utils.next()
+
+
+@lumia.pipe.on("slow", priv=1)
+def after(content: lumia.Box) -> None:
+    lumia.store.append("done by", os.getpid(), scope=content.into()["folder"])
+
+
+@lumia.pipe.on("poison", timeout=30)
+def poison(content: lumia.Box) -> None:
+    os.kill(os.getpid(), 9)
+
+
+@lumia.pipe.on("hanging", timeout=0.5, retry=1)
+def hangs(content: lumia.Box) -> None:
+    threading.Event().wait()
+
+
+@lumia.pipe.on("quick")
+def quick(content: lumia.Box) -> None:
+    lumia.store.append("seen", content.into()["n"], scope=content.into()["folder"], keep=1000)
+
+
+@lumia.pipe.on("heavy", queue="heavy", timeout=1.0, hard=True, retry=1)
+def heavy(content: lumia.Box) -> None:
+    folder = content.into()["folder"]
+    open(os.path.join(folder, f"begun.{os.getpid()}"), "w").close()
+    while not os.path.exists(os.path.join(folder, "go")):
+        time.sleep(0.01)
+    lumia.store.set("pid", os.getpid(), scope=folder)
+'''
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    folder = bot_root(tmp_path / "bot", settings="max_attempts = 3")
+    write_plugin(folder, "work", CODE)
+    return folder
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> Iterator[str]:
+    with servers.valkey(tmp_path / "valkey") as server:
+        yield server.url
+
+
+@pytest.fixture
+def bot(root: Path, url: str) -> Iterator[Runtime]:
+    with opened(root, url) as runtime:
+        yield runtime
+
+
+def begun(folder: Path) -> list[Path]:
+    return list(folder.glob("begun.*"))
+
+
+def box(folder: Path, **values: object) -> lumia.Box:
+    return lumia.Box.any({"folder": str(folder), **values})
+
+
+def test_a_step_of_a_killed_worker_is_done_by_another_one_once(
+    bot: Runtime, root: Path, url: str, tmp_path: Path
+) -> None:
+    with worker(root, url, name="first") as first:
+        run = lumia.pipe.start("slow", box(tmp_path), key="group")
+        follower = lumia.pipe.start("quick", box(tmp_path, n=1), key="group")
+        until(lambda: begun(tmp_path))
+        first.kill()
+        with worker(root, url, name="second") as second:
+            until(lambda: len(begun(tmp_path)) == 2, timeout=20)
+            (tmp_path / "go").touch()
+            result = lumia.runs.wait(run, 20)
+            lumia.runs.wait(follower, 20)
+            store = lumia.store.of("work")
+            assert result.outcome == "done"
+            assert store.get("committed", scope=str(tmp_path)) == 1
+            assert store.items("done by", scope=str(tmp_path)) == [second.process.pid]
+
+
+def test_a_message_that_died_between_pop_and_claim_is_found_again(
+    bot: Runtime, root: Path, url: str, tmp_path: Path
+) -> None:
+    with worker(root, url) as running:
+        until(lambda: bot.transport.routes())
+        running.end()
+    runs = [lumia.pipe.start("quick", box(tmp_path, n=n)) for n in range(3)]
+    assert bot.transport.redis.rpop("default:3") is not None  # popped by someone who died before claiming
+    with worker(root, url):
+        for run in runs:
+            assert lumia.runs.wait(run, 20).outcome == "done"
+    assert sorted(lumia.store.of("work").items("seen", scope=str(tmp_path))) == [0, 1, 2]
+
+
+def test_a_step_that_kills_its_workers_ends_in_the_dead_letters(
+    bot: Runtime, root: Path, url: str, tmp_path: Path
+) -> None:
+    with worker(root, url, name="w0"):
+        run = lumia.pipe.start("poison", box(tmp_path))
+        for number in range(1, 4):
+            with worker(root, url, name=f"w{number}") as next_one:
+                until(lambda: next_one.process.poll() is not None or lumia.runs.result(run).outcome, timeout=30)
+                if lumia.runs.result(run).outcome:
+                    break
+        result = lumia.runs.wait(run, 20)
+    assert result.outcome == "failed" and "lost with its worker" in result.reason
+    assert [letter.run_id for letter in bot.transport.dead()] == [run]
+
+
+def test_a_hung_step_is_given_up_and_the_worker_goes_on(bot: Runtime, root: Path, url: str, tmp_path: Path) -> None:
+    with worker(root, url):
+        hung = lumia.pipe.start("hanging", box(tmp_path))
+        others = [lumia.pipe.start("quick", box(tmp_path, n=n)) for n in range(20)]
+        assert all(lumia.runs.wait(run, 20).outcome == "done" for run in others)
+        result = lumia.runs.wait(hung, 30)
+        assert result.outcome == "failed" and "hung" in result.reason
+
+
+def test_a_worker_full_of_hung_steps_leaves_to_be_replaced(bot: Runtime, root: Path, url: str, tmp_path: Path) -> None:
+    with worker(root, url, "--concurrency", "4") as running:
+        for _ in range(4):
+            lumia.pipe.start("hanging", box(tmp_path))
+        until(lambda: running.process.poll() is not None, timeout=60, what="the worker has left")
+        assert "leaves to be replaced" in running.text
+
+
+def test_sigterm_finishes_what_is_claimed_and_leaves_the_rest(
+    bot: Runtime, root: Path, url: str, tmp_path: Path
+) -> None:
+    with worker(root, url, "--concurrency", "1") as running:
+        run = lumia.pipe.start("slow", box(tmp_path))
+        waiting = [lumia.pipe.start("quick", box(tmp_path, n=n)) for n in range(5)]
+        until(lambda: begun(tmp_path))
+        running.process.send_signal(signal.SIGTERM)
+        until(lambda: "shutdown" in running.text)
+        (tmp_path / "go").touch()
+        assert running.process.wait(timeout=30) == 0
+        assert lumia.runs.wait(run, 5).steps[0].outcome == "next"
+    with worker(root, url, name="next"):
+        assert all(lumia.runs.wait(one, 20).outcome == "done" for one in waiting)
+    assert sorted(lumia.store.of("work").items("seen", scope=str(tmp_path))) == [0, 1, 2, 3, 4]
+
+
+def test_a_revoked_task_cancels_its_run(bot: Runtime, root: Path, url: str, tmp_path: Path) -> None:
+    with worker(root, url, "--concurrency", "1") as running:
+        blocker = lumia.pipe.start("slow", box(tmp_path))
+        until(lambda: begun(tmp_path))
+        victim = lumia.pipe.start("quick", box(tmp_path, n=1))
+        seq = bot.transport.redis.hget(f"lumia:r:{victim}", "q").decode()
+        env = {**os.environ, "LUMIA_ROOT": str(root), "LUMIA_REDIS_URL": url}
+        import subprocess
+        import sys
+
+        code = f"from tasks.celery import app; app.control.revoke('{victim}.0.{seq}')"
+        subprocess.run([sys.executable, "-c", code], env=env, check=True, cwd=lumia.runtime.current().base)
+        until(lambda: "revoked" in running.text)
+        (tmp_path / "go").touch()
+        result = lumia.runs.wait(victim, 20)
+        assert result.outcome == "cancelled" and "revoked" in result.reason
+        assert lumia.runs.wait(blocker, 20).outcome == "done"
+
+
+def test_prefork_children_execute_with_hard_limits_and_their_death_is_noticed(
+    bot: Runtime, root: Path, url: str, tmp_path: Path
+) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    with worker(root, url, "-P", "processes", "--concurrency", "2", "-Q", "heavy,default") as running:
+        (tmp_path / "b" / "go").touch()
+        quick = lumia.pipe.start("heavy", box(tmp_path / "b"))
+        assert lumia.runs.wait(quick, 20).outcome == "done"
+        child = lumia.store.of("work").get("pid", scope=str(tmp_path / "b"))
+        assert child != running.process.pid
+        endless = lumia.pipe.start("heavy", box(tmp_path / "a"))
+        result = lumia.runs.wait(endless, 30)
+        assert result.outcome == "failed"
+        assert lumia.runs.wait(lumia.pipe.start("heavy", box(tmp_path / "b")), 20).outcome == "done"
+
+
+def test_a_claim_is_not_taken_from_the_living_while_the_broker_was_away(
+    bot: Runtime, root: Path, tmp_path: Path
+) -> None:
+    with servers.valkey(tmp_path / "other") as server, worker(root, server.url), opened(root, server.url):
+        run = lumia.pipe.start("slow", box(tmp_path))
+        until(lambda: begun(tmp_path))
+        os.kill(server.pid, signal.SIGSTOP)
+        paused = os.times().elapsed
+        until(lambda: os.times().elapsed - paused > 3.0, timeout=10)
+        os.kill(server.pid, signal.SIGCONT)
+        runtime = lumia.runtime.current()
+        until(lambda: runtime.transport.health().workers, timeout=20)
+        (tmp_path / "go").touch()
+        result = lumia.runs.wait(run, 30)
+        assert result.outcome == "done"
+        assert len(begun(tmp_path)) == 1
+        assert runtime.transport.health().counters.get("stale", 0) == 0
