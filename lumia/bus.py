@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from lumia.box import Box, require
 from lumia.context import StepContext, active
@@ -14,7 +14,15 @@ from lumia.ports import NORMAL, PRIORITIES, RunRequest
 from lumia.routes import DEFAULT_QUEUE
 
 F = TypeVar("F", bound=Function)
-Decorator = Callable[[F], F]
+
+
+class Decorator(Protocol):
+    """Marks a function and returns it unchanged, so its type stays what it was."""
+
+    def __call__(self, fn: F, /) -> F:
+        """Mark `fn`."""
+
+
 MAX_NAME = 512
 
 
@@ -90,7 +98,7 @@ def _request(bot: Any, run_id: str, flow: str, id: str, content: Box[Any], optio
 
 
 def _start_now(flow: str, id: str, content: Box[Any], options: _Options, also: Sequence[tuple[str, Box[Any]]]) -> str:
-    from lumia import runtime, system  # noqa: PLC0415 (the runtime imports the public modules)
+    from lumia import runtime, system
 
     bot = runtime.current()
     ids = [system.new_id() for _ in range(1 + len(also))]
@@ -151,31 +159,31 @@ class Pipe(_Flow):
     def on(
         self, id: str, priv: int = 0, *, queue: str | None = None, retry: Retry | int | None = None,
         timeout: float | None = None, hard: bool = False,
-    ) -> Decorator[F]:  # fmt: skip
+    ) -> Decorator:  # fmt: skip
         """Mark a stage of pipeline `id`; higher `priv` runs earlier, ties in registration order."""
         return marker("pipe", id, priv=priv, queue=queue, retry=retry, timeout=timeout, hard=hard or None)
 
     def on_re(
         self, glob: str, priv: int = 0, *, queue: str | None = None, retry: Retry | int | None = None,
         timeout: float | None = None, hard: bool = False,
-    ) -> Decorator[F]:  # fmt: skip
+    ) -> Decorator:  # fmt: skip
         """Mark a stage of every pipeline whose id matches `glob`; its first parameter is `src: str`."""
         return marker(
             "pipe", glob, glob=True, priv=priv, queue=queue, retry=retry, timeout=timeout, hard=hard or None
         )
 
 
-def _both(kind: str, what: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
+def _both(kind: str, what: str) -> tuple[Callable[..., Decorator], Callable[..., Decorator]]:
     def exact(
         self: Event, id: str, priv: int = 0, *, queue: str | None = None, retry: Retry | int | None = None,
         timeout: float | None = None, hard: bool = False,
-    ) -> Decorator[F]:  # fmt: skip
+    ) -> Decorator:  # fmt: skip
         return marker(kind, id, priv=priv, queue=queue, retry=retry, timeout=timeout, hard=hard or None)
 
     def globbed(
         self: Event, glob: str, priv: int = 0, *, queue: str | None = None, retry: Retry | int | None = None,
         timeout: float | None = None, hard: bool = False,
-    ) -> Decorator[F]:  # fmt: skip
+    ) -> Decorator:  # fmt: skip
         return marker(kind, glob, glob=True, priv=priv, queue=queue, retry=retry, timeout=timeout, hard=hard or None)
 
     exact.__doc__ = f"Mark {what} of event `id`; higher `priv` runs earlier."
@@ -202,7 +210,7 @@ TICKS = {"cron.1m": "* * * * *", "cron.5m": "*/5 * * * *", "cron.15m": "*/15 * *
 def cron(
     expression: str, *, tz: str = "UTC", missed: str = "skip", queue: str | None = None,
     retry: Retry | int | None = None, timeout: float | None = None, hard: bool = False,
-) -> Decorator[F]:  # fmt: skip
+) -> Decorator:  # fmt: skip
     """Mark a function to be run at the times of a cron expression.
 
     expression: five fields, or six with seconds last. tz: IANA time zone. missed: what happens to runs that were due

@@ -141,7 +141,9 @@ class InMemoryTransport:
     def _push(self, run: _Run) -> None:
         run.state = "queued"
         queue = run.request.plan.steps[run.step].queue
-        heapq.heappush(self._ready.setdefault(queue, []), (run.request.priority, next(self._counter), run.request.run_id))
+        heapq.heappush(
+            self._ready.setdefault(queue, []), (run.request.priority, next(self._counter), run.request.run_id)
+        )
 
     def _postpone(self, run: _Run, delay: float) -> None:
         run.state = "delayed"
@@ -354,7 +356,9 @@ class InMemoryTransport:
             if op.op in wanted and kind not in ("none", wanted[op.op]):
                 raise StoreError(f"store key {op.key}: {op.op} on a {kind}; use another key or delete it")
             if op.op == "incr" and kind == "value" and not _whole(value):
-                raise StoreError(f"store key {op.key}: holds {value}, which is no counter; use another key or delete it")
+                raise StoreError(
+                    f"store key {op.key}: holds {value}, which is no counter; use another key or delete it"
+                )
 
     def _write(self, op: StoreOp) -> None:
         kind, value = self.read(op.key)

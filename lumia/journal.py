@@ -57,7 +57,9 @@ class JournalEntry:
     def dump(self) -> str:
         """Return the wire text; empty fields, cursor and time (the journal's own) are left out."""
         named = {short: getattr(self, name) for name, short in _WIRE.items()}
-        packed = {short: value for short, value in named.items() if value not in ("", 0, 0.0, None, {}) or value is False}
+        packed = {
+            short: value for short, value in named.items() if value not in ("", 0, 0.0, None, {}) or value is False
+        }
         if self.step is not None:
             packed["x"] = self.step
         return json.dumps(packed, separators=(",", ":"))

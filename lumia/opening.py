@@ -5,11 +5,11 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from lumia import __version__
+from lumia import __version__, finder, system
 from lumia.blobs import Blobs
 from lumia.box import set_limit
 from lumia.config import ConfigStore
@@ -49,10 +49,13 @@ def open_bot(
         redact=_redactor(secret),
     )  # fmt: skip
     bot.activate()
+    finder.install(bot.base, folder)
     if load != "none":
         with bot.activated():
-            bot.plugins = load_plugins(bot, load, start)
-            bot.install(bot.plugins)
+            plugins = load_plugins(bot, load)
+            bot.install(plugins)
+            if start:
+                start_plugins(bot, plugins)
     return bot
 
 
@@ -66,8 +69,8 @@ def limits_of(config: ConfigStore) -> Limits:
     )  # fmt: skip
 
 
-def load_plugins(bot: Runtime, load: str, start: bool) -> PluginSet:
-    """Load the plugins of `bot` into this process; failures are logged and kept in the set."""
+def load_plugins(bot: Runtime, load: str) -> PluginSet:
+    """Import the plugins of `bot` into this process; failures are logged and kept in the set."""
     assert bot.config is not None and bot.services is not None
     disabled = tuple(bot.config.core.plugins.disabled)
     names = None
@@ -78,12 +81,22 @@ def load_plugins(bot: Runtime, load: str, start: bool) -> PluginSet:
         bot.base, bot.root, config=bot.config, services=bot.services, core_version=__version__,
         disabled=disabled,
     )  # fmt: skip
-    plugins = loader.load(names, on_load=start)
+    plugins = loader.load(names, on_load=False)
     for failure in plugins.failures:
         bot.log.error("%s", failure)
     for warning in plugins.warnings:
         bot.log.warning("%s", warning)
     return plugins
+
+
+def start_plugins(bot: Runtime, plugins: PluginSet) -> None:
+    """Run `on_load` once in this process; a plugin that fails there is logged and takes its handlers along."""
+    before = len(plugins.failures)
+    plugins.start()
+    for failure in plugins.failures[before:]:
+        bot.log.error("%s", failure)
+    if len(plugins.failures) > before:
+        bot.install(plugins)
 
 
 def _connect(backend: str, root: Path, limits: Limits, config: ConfigStore) -> Transport:
@@ -100,12 +113,32 @@ def _connect(backend: str, root: Path, limits: Limits, config: ConfigStore) -> T
     return connected
 
 
+class _Roles(Mapping[str, Any]):
+    """The `[models]` tables as they are now: a change of the file is seen by the next call."""
+
+    def __init__(self, config: ConfigStore) -> None:
+        self._config = config
+
+    def __getitem__(self, role: str) -> Any:
+        return self._config.core.models[role]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._config.core.models)
+
+    def __len__(self) -> int:
+        return len(self._config.core.models)
+
+
 def _models(config: ConfigStore) -> Models:
-    return Models(config.core.models, os.environ, effect=effect)
+    return Models(
+        _Roles(config), os.environ, effect=effect, clock=system.now, random=system.random, bot_name=config.core.bot.name
+    )
 
 
 def _redactor(secret: bytes) -> Callable[[str], str]:
-    known = [value for name, value in os.environ.items() if name.endswith(("_KEY", "_TOKEN", "_SECRET")) and len(value) > 7]
+    known = [
+        value for name, value in os.environ.items() if name.endswith(("_KEY", "_TOKEN", "_SECRET")) and len(value) > 7
+    ]
 
     def clean(text: str) -> str:
         shown: Any = redact(text, [*known, secret.hex()])

@@ -74,7 +74,10 @@ class Table:
 
 @dataclass
 class Runtime:
-    """One bot in one process. worker: this process's name in claims and the journal."""
+    """One bot in one process.
+
+    worker: this process's name in claims and the journal. draining: it takes no more runs than it has.
+    """
 
     root: Path
     base: Path
@@ -91,6 +94,7 @@ class Runtime:
     redact: Callable[[str], str] = str
     log: logging.Logger = field(default_factory=lambda: logging.getLogger("lumia"))
     handlers: dict[str, Loaded] = field(default_factory=dict)
+    draining: bool = False
     _table: Table | None = None
     _loop: AsyncLoop | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)

@@ -25,7 +25,7 @@ from typing import Any
 from lumia import __version__
 from lumia.box import Box
 from lumia.bus import event, pipe
-from lumia.config import ConfigStore
+from lumia.errors import PluginLoadError
 from lumia.inmemory import InMemoryTransport
 from lumia.loader import Handler, Loader, Plugin, PluginSet
 from lumia.manifest import Manifest
@@ -100,6 +100,13 @@ class Bot:
 
     def __enter__(self) -> Bot:
         """Open the bot and make it the active one of this context."""
+        try:
+            return self._open()
+        except BaseException:
+            self._stack.close()
+            raise
+
+    def _open(self) -> Bot:
         folder = self._root or Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="lumia-test-")))
         (folder / "config").mkdir(parents=True, exist_ok=True)
         (folder / "config" / "lumia.toml").touch()
@@ -148,11 +155,15 @@ class Bot:
         names = set()
         for folder in folders:
             names.add(folder.name.replace("_", "-"))
-            if folder.resolve().parent.parent != base() and not (home / folder.name).exists():
+            first_party = folder.resolve().parent in (base() / "handlers", base() / "adapters")
+            if not first_party and not (home / folder.name).exists():
                 (home / folder.name).symlink_to(folder.resolve(), target_is_directory=True)
         config = self.runtime.config
         loader = Loader(base(), root, config=config, services=self.runtime.services, core_version=__version__)
-        return loader.load(names, on_load=False)
+        plugins = loader.load(names, on_load=False)
+        if absent := names - set(plugins.plugins) - {failure.name for failure in plugins.failures}:
+            raise PluginLoadError(f"no plugin {', '.join(sorted(absent))} in {', '.join(map(str, folders))}")
+        return plugins
 
     def _configure(self, plugin: str, values: Mapping[str, Any]) -> None:
         assert self.runtime.config is not None
@@ -178,7 +189,7 @@ class Bot:
 
     def send(self, text: str, *, sender: str = "ann", group: str | None = None, **fields: Any) -> RunResult:
         """Send a chat message as a user of the console would, and return the result."""
-        from lumia.payloads import message  # noqa: PLC0415 (pydantic models are only needed here)
+        from lumia.payloads import message
 
         chat = {"kind": "group", "id": group} if group else {"kind": "private", "id": sender}
         payload = message(platform="console", account="console", chat=chat, sender={"id": sender, "name": sender},
@@ -230,8 +241,7 @@ def fake_redis() -> Iterator[str]:
 
     Raises `LumiaError` naming the package to install when fakeredis is not there.
     """
-    from lumia.fakes import serve  # noqa: PLC0415 (fakeredis is needed by tests only)
+    from lumia.fakes import serve
 
     with serve() as url:
         yield url
-

@@ -10,7 +10,8 @@ from typing import Any
 
 from lumia.errors import BackendUnavailableError
 from lumia.ports import Limits
-from tasks.transport import RedisTransport, connect as connect_redis
+from tasks.transport import RedisTransport
+from tasks.transport import connect as connect_redis
 
 ENVIRONMENT = "LUMIA_REDIS_URL"
 STATE = Path("data") / "run" / "redis.url"

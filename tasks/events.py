@@ -29,7 +29,7 @@ class TaskEvents(StepListener):
             return
         uuid = task_id(claim)
         self._send("task-received", uuid=uuid, name=step.handler, args=repr((claim.run_id, claim.step)), kwargs="{}",
-                   root_id=claim.root_id, parent_id=None, retries=claim.attempt - 1, eta=None, expires=None)  # fmt: skip
+                   root_id=claim.root_id, parent_id=None, retries=claim.attempt - 1)  # fmt: skip
         self._send("task-started", uuid=uuid)
 
     def ended(self, claim: Claim, step: PlanStep, outcome: str, error: str, seconds: float) -> None:

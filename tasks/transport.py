@@ -310,7 +310,7 @@ class RedisTransport:
 
 def _entries(id_: str, row: dict[bytes, bytes]) -> list[JournalEntry]:
     """Return the entries of one stream row: a step that ended its run stands for both."""
-    when = int(id_.split("-")[0]) / 1000
+    when = int(id_.split("-", maxsplit=1)[0]) / 1000
     entry = JournalEntry.load(row[b"j"].decode(), cursor=id_, time=when)
     if b"b" in row:
         entry = replace(entry, detail={**entry.detail, "box": row[b"b"].decode()})

@@ -9,7 +9,7 @@ from celery import Celery
 
 from lumia.box import Box
 from lumia.errors import UnknownRunError
-from lumia.loader import start_plugins
+from lumia.opening import start_plugins
 from lumia.ports import RunRequest
 from lumia.routes import RouteTable
 from lumia.runtime import Runtime, open_bot
@@ -70,7 +70,7 @@ class LumiaWorker:
         self.bot.worker = self.transport.worker = name
         if self.bot.plugins is not None:
             with self.bot.activated():
-                start_plugins(self.bot.plugins)
+                start_plugins(self.bot, self.bot.plugins)
         self._keeper = Keeper(self.bot, self.transport, self._refresh, self._watch)
         self._keeper.start()
 

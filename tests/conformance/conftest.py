@@ -60,7 +60,7 @@ def memory_runtime(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runtime
     assert runtime.config is not None
     transport.limits = runtime.limits = limits_of(runtime.config)
     with runtime.activated():
-        plugins = load_plugins(runtime, "all", True)
+        plugins = load_plugins(runtime, "all")
         assert not plugins.failures, plugins.failures
         runtime.use_routes(transport.publish(runtime.install(plugins)))
     transport.serve(runtime, threads=4)

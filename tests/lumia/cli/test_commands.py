@@ -1,0 +1,85 @@
+"""What holds for the `lumia` command as a whole: help, exit codes, streams, speed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+
+import pytest
+
+import lumia
+from lumia.cli.contributed import commands
+from tests.lumia.cli.conftest import Cli
+
+CORE = ("handlers", "init", "plugins", "start")
+
+
+def test_the_version_is_that_of_the_package(cli: Cli) -> None:
+    assert cli("--version").out == f"lumia {lumia.__version__}\n"
+
+
+def test_help_lists_the_commands_of_core_backend_and_plugins(cli: Cli) -> None:
+    cli.plugin("echo", "raise RuntimeError", commands={"echo": "Say it again."})
+    listed = cli("--help").out
+    for line in ("start ", "handlers ", "up ", "doctor ", "worker ", "send ", "Say it again."):
+        assert line in listed, line
+
+
+def test_help_needs_no_bot_root_and_no_plugin_code(cli: Cli) -> None:
+    (cli.root / "config" / "lumia.toml").unlink()
+    done = cli("--help")
+    assert (done.code, done.err) == (0, "")
+
+
+def test_help_is_there_before_a_reader_waits(cli: Cli) -> None:
+    def seconds() -> float:
+        start = time.perf_counter()
+        cli("--help")
+        return time.perf_counter() - start
+
+    assert min(seconds() for _ in range(5)) < 0.4
+
+
+def test_help_loads_neither_plugins_nor_servers_nor_models(cli: Cli) -> None:
+    code = (
+        "import sys\nsys.argv = ['lumia', '--help']\nfrom lumia.cli import main\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        "heavy = {'celery', 'redis', 'psycopg', 'dill', 'starlette', 'pydantic_ai', 'tomlkit', 'handlers'}\n"
+        "assert not heavy & set(sys.modules), heavy & set(sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=cli.root, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_without_a_command_the_help_is_shown_as_a_usage_error(cli: Cli) -> None:
+    done = cli()
+    assert done.code == 2
+    assert "Commands:" in done.out + done.err
+
+
+def test_an_unknown_command_or_option_is_a_usage_error(cli: Cli) -> None:
+    assert (cli("nope").code, cli("start", "--nope").code) == (2, 2)
+
+
+@pytest.mark.parametrize("command", CORE)
+def test_every_core_command_has_help_with_an_example(cli: Cli, command: str) -> None:
+    done = cli(command, "--help")
+    assert done.code == 0
+    assert f"Example:\n    lumia {command}" in done.out
+
+
+def test_every_contributed_command_has_help_with_an_example(cli: Cli) -> None:
+    listed, problems = commands()
+    assert not problems
+    for command in listed:
+        done = cli(*command.name.split(), "--help")
+        assert (done.code, "Example:" in done.out) == (0, True), (command, done)
+        assert f"lumia {command.name}" in done.out
+
+
+def test_an_expected_error_is_one_line_and_debug_shows_its_traceback(cli: Cli) -> None:
+    (cli.root / "config" / "lumia.toml").unlink()
+    plain, debug = cli("handlers"), cli("handlers", env={"LUMIA_DEBUG": "1"})
+    assert (plain.code, plain.out, plain.err.count("\n"), plain.err[:7]) == (1, "", 1, "error: ")
+    assert (debug.code, "Traceback" in debug.err) == (1, True)

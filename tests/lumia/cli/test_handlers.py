@@ -1,0 +1,40 @@
+"""`lumia handlers`: the routes, without a running bot."""
+
+from __future__ import annotations
+
+from tests.lumia.cli.conftest import Cli
+
+CODE = """
+import lumia
+
+@lumia.pipe.on("tea", priv=7, queue="kitchen")
+def brew(content: lumia.Box) -> None:
+    lumia.utils.next()
+"""
+
+
+def test_json_gives_one_object_for_each_route(cli: Cli) -> None:
+    cli.plugin("tea-house", CODE, queues=["kitchen"])
+    rows = [row for row in cli("handlers", "--json").json if row["handler"] == "tea_house.brew"]
+    source = "plugins/tea-house/plugin.py:4"
+    expected = {"kind": "pipe", "id": "tea", "priv": 7, "handler": "tea_house.brew", "queue": "kitchen"}
+    assert rows == [{**expected, "source": source}]
+
+
+def test_it_lists_the_first_party_handlers_too(cli: Cli) -> None:
+    assert any(row["id"] == "msg" for row in cli("handlers", "--json").json)
+
+
+def test_the_table_on_stdout_has_one_line_for_each_route(cli: Cli) -> None:
+    done = cli("handlers")
+    assert done.code == 0
+    assert len(done.out.splitlines()) == len(cli("handlers", "--json").json)
+
+
+def test_a_broken_plugin_is_named_with_its_line_and_leaves_the_others(cli: Cli) -> None:
+    cli.plugin("good", CODE)
+    cli.plugin("broken", "import lumia\n\n1 / 0\n")
+    done = cli("handlers", "--json")
+    assert done.code == 0
+    assert "good.brew" in done.out
+    assert "plugins/broken/plugin.py:3" in done.err

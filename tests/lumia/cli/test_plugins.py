@@ -1,0 +1,45 @@
+"""`lumia plugins`: what is loaded, what is not, and why."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.lumia.cli.conftest import Cli, Done
+
+
+def row(done: Done, name: str) -> dict[str, Any]:
+    return next(row for row in done.json if row["name"] == name)
+
+
+def test_a_loaded_plugin_has_a_place_and_a_version(cli: Cli) -> None:
+    cli.plugin("good", "import lumia\n")
+    done = cli("plugins", "--json")
+    assert done.code == 0
+    expected = {"name": "good", "place": "plugins/good", "version": "0.0.0", "state": "loaded", "reason": ""}
+    assert row(done, "good") == expected
+
+
+def test_a_failed_plugin_is_told_with_file_and_line_and_the_exit_code(cli: Cli) -> None:
+    cli.plugin("broken", "import lumia\n\n1 / 0\n")
+    done = cli("plugins", "--json")
+    assert (done.code, row(done, "broken")["state"]) == (1, "failed")
+    assert "plugins/broken/plugin.py:3" in row(done, "broken")["reason"]
+
+
+def test_a_broken_manifest_is_a_failure_too(cli: Cli) -> None:
+    (cli.plugin("odd", "") / "manifest.json").write_text("{")
+    done = cli("plugins", "--json")
+    assert (done.code, row(done, "odd")["state"]) == (1, "failed")
+    assert "manifest.json" in row(done, "odd")["reason"]
+
+
+def test_a_disabled_plugin_is_listed_as_such(cli: Cli) -> None:
+    cli.plugin("tired", "1 / 0\n")
+    (cli.root / "config" / "lumia.toml").write_text('[plugins]\ndisabled = ["tired"]\n')
+    done = cli("plugins", "--json")
+    assert (done.code, row(done, "tired")["state"], row(done, "tired")["reason"]) == (0, "disabled", "")
+
+
+def test_the_table_names_every_plugin(cli: Cli) -> None:
+    cli.plugin("good", "import lumia\n")
+    assert any(line.startswith("good ") and "loaded" in line for line in cli("plugins").out.splitlines())

@@ -1,0 +1,160 @@
+"""`lumia up`, `status`, `worker` and `down` as an operator types them, over the real bot."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from tasks.supervise.folders import Folders
+from tasks.supervise.identity import start_mark
+from tasks.supervise.ports import is_free
+from tests.support.wait import until
+
+pytestmark = [pytest.mark.services, pytest.mark.slow, pytest.mark.timeout(240)]
+
+PROJECT = Path(__file__).resolve().parents[2]
+
+
+class Bot:
+    """A bot root and the commands in it."""
+
+    def __init__(self, root: Path, port: int) -> None:
+        self.root, self.port = root, port
+        self.env = {**os.environ, "LUMIA_ROOT": str(root), "COLUMNS": "100"}
+
+    def lumia(self, *words: str, timeout: float = 120.0) -> subprocess.CompletedProcess[str]:
+        """Run a command to its end."""
+        command = [sys.executable, "-m", "lumia", *words]
+        return subprocess.run(
+            command, cwd=PROJECT, env=self.env, capture_output=True, text=True, timeout=timeout, check=False
+        )
+
+    def up(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """Start it in the background."""
+        return self.lumia("up", "--detach", "--port", str(self.port), *words)
+
+    def status(self) -> dict[str, Any]:
+        """Return what `lumia status --json` prints."""
+        found: dict[str, Any] = json.loads(self.lumia("status", "--json").stdout)
+        return found
+
+    def pid(self, name: str) -> int:
+        """Return the pid of a service."""
+        return next(int(one["pid"] or 0) for one in self.status()["services"] if one["name"] == name)
+
+    def processes(self) -> list[int]:
+        """Return every process that belongs to this root, however it got there."""
+        mine = []
+        for process in psutil.process_iter():
+            try:
+                where = process.environ().get("LUMIA_ROOT") == str(self.root) or str(self.root) in process.cmdline()
+            except psutil.Error:
+                continue
+            if where and process.pid != os.getpid() and start_mark(process.pid):
+                mine.append(process.pid)
+        return mine
+
+
+@pytest.fixture
+def bot(bot_root: Path) -> Iterator[Bot]:
+    free = (port for port in range(21000, 60000, 7) if all(is_free("127.0.0.1", port + n) for n in range(4)))
+    found = Bot(bot_root, next(free))
+    yield found
+    found.lumia("down", "--timeout", "20")
+
+
+def test_a_bot_goes_up_shows_itself_survives_a_kill_and_goes_down_without_a_trace(bot: Bot) -> None:
+    started = bot.up()
+    assert started.returncode == 0, started.stderr
+    assert f"http://127.0.0.1:{bot.port}/" in started.stdout
+    assert "offline model" in started.stderr
+
+    shown = bot.status()
+    assert shown["ready"] is True
+    assert [one["name"] for one in shown["services"]] == ["valkey", "postgres", "worker", "beat", "gateway", "flower"]
+    assert {tuple(one) for one in shown["services"]} == {("name", "pid", "state", "url")}
+    assert {one["state"] for one in shown["services"]} == {"ready"}
+    assert bot.lumia("status").returncode == 0
+
+    twin = bot.up()
+    assert twin.returncode == 1
+    assert "already up" in twin.stderr
+
+    first = bot.pid("worker")
+    os.kill(first, signal.SIGKILL)
+    until(lambda: bot.pid("worker") not in (0, first) and bot.status()["ready"], timeout=60, what="the worker is back")
+
+    added = bot.lumia("worker", "add", "--queues", "heavy", "--name", "heavy")
+    assert added.returncode == 0, added.stderr
+    until(lambda: "heavy\tready" in bot.lumia("worker", "list").stdout, timeout=60, what="the added worker is ready")
+    assert bot.lumia("worker", "remove", "heavy").stdout == "heavy has drained\n"
+
+    assert bot.lumia("down").returncode == 0
+    assert bot.processes() == []
+    assert [file for file in Folders(bot.root).run.rglob("*") if file.is_file()] == []
+    assert bot.lumia("status").returncode == 1
+    assert bot.lumia("down").returncode == 0
+
+
+def test_a_bot_whose_supervisor_was_killed_leaves_nothing_and_starts_again(bot: Bot) -> None:
+    assert bot.up("--no-flower", "--no-postgres").returncode == 0
+    supervisor = int(Folders(bot.root).lock.read_text())
+    os.kill(supervisor, signal.SIGKILL)
+    until(lambda: bot.processes() == [], timeout=30, what="no orphan is left")
+    begun = time.monotonic()
+    assert bot.up("--no-flower", "--no-postgres").returncode == 0
+    assert time.monotonic() - begun < 20
+    assert bot.status()["ready"] is True
+
+
+def test_ctrl_c_in_the_foreground_drains_and_ends(bot: Bot) -> None:
+    command = [sys.executable, "-m", "lumia", "up", "--port", str(bot.port), "--no-flower"]
+    process = subprocess.Popen(
+        command,
+        cwd=PROJECT,
+        env=bot.env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    until(lambda: bot.status()["ready"] or process.poll() is not None, timeout=60, what="ready")
+    os.killpg(process.pid, signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 0, said
+    assert "worker has ended" in said
+    assert "valkey has ended" in said.splitlines()[-2]
+    assert bot.processes() == []
+
+
+def test_a_taken_port_is_one_line_and_exit_code_1(bot: Bot) -> None:
+    with socket.create_server(("127.0.0.1", bot.port)):
+        failed = bot.up()
+    assert failed.returncode == 1
+    error = failed.stderr.strip().splitlines()[-1]
+    assert f"port {bot.port} is taken by" in error
+    assert "[gateway] port" in error
+    assert bot.processes() == []
+
+
+def test_wrong_usage_is_exit_code_2(bot: Bot) -> None:
+    assert bot.lumia("up", "--nonsense").returncode == 2
+    assert bot.lumia("worker", "remove").returncode == 2
+
+
+@pytest.mark.parametrize("words", ["up", "down", "status", "doctor", "worker add", "worker remove", "worker list"])
+def test_every_command_shows_an_example(bot: Bot, words: str) -> None:
+    shown = bot.lumia(*words.split(), "--help")
+    assert shown.returncode == 0
+    assert f"Example: lumia {words}" in " ".join(shown.stdout.split())
