@@ -139,7 +139,7 @@ def _looks_like(data: bytes, media_type: str) -> bool:
 
 
 def _blobs() -> Blobs:
-    from lumia import runtime  # noqa: PLC0415 (the runtime imports the public modules)
+    from lumia import runtime
 
     found = runtime.current().blobs
     if found is None:

@@ -9,9 +9,9 @@ from lumia.box import Box, require
 from lumia.context import StepContext, active
 from lumia.errors import ArcError, LaneError, PayloadError, StaleRoutesError
 from lumia.ids import child_id
-from lumia.marks import Function, Mark, Retry, marker
+from lumia.marks import MAX_NAME, Function, Mark, Retry, is_name, is_seconds, marker
 from lumia.ports import NORMAL, PRIORITIES, RunRequest
-from lumia.routes import DEFAULT_QUEUE
+from lumia.routes import DEFAULT_QUEUE, Plan
 
 F = TypeVar("F", bound=Function)
 
@@ -21,9 +21,6 @@ class Decorator(Protocol):
 
     def __call__(self, fn: F, /) -> F:
         """Mark `fn`."""
-
-
-MAX_NAME = 512
 
 
 class _Flow:
@@ -53,7 +50,7 @@ class _Flow:
         attached child asks for another lane, `BackendUnavailableError` when nothing could be accepted.
         """
         options = _Options(key, dedup or "", detach, delay, priority)
-        step = active()
+        step = active("start()")
         if step is not None:
             return _start_in_step(step, self._flow, id, content, options, also)
         return _start_now(self._flow, id, content, options, also)
@@ -62,21 +59,21 @@ class _Flow:
 class _Options:
     def __init__(self, key: str | None, dedup: str, detach: bool, delay: float, priority: int | None) -> None:
         for what, text in (("key", key), ("dedup", dedup)):
-            if text:
+            if text not in (None, ""):
                 check_name(what, text)
-        if not (isinstance(delay, (int, float)) and 0 <= delay < 10**9):
+        if not is_seconds(delay):
             raise PayloadError(f"delay is seconds from 0 up, got {delay!r}")
-        if priority is not None and priority not in PRIORITIES:
+        if priority is not None and (isinstance(priority, bool) or priority not in PRIORITIES):
             raise PayloadError(f"priority is one of {PRIORITIES} (0 is served first), got {priority!r}")
         self.key, self.dedup, self.detach, self.delay, self.priority = key, dedup, detach, delay, priority
 
 
 def check_name(what: str, text: object) -> str:
     """Return `text` when it can be an id or a key: 1 to 512 printable characters; raises `PayloadError`."""
-    if not isinstance(text, str) or not text or len(text) > MAX_NAME or not text.isprintable():
+    if not is_name(text):
         shown = repr(text) if len(repr(text)) < 80 else repr(text)[:77] + "…"
         raise PayloadError(f"{what} must be 1 to {MAX_NAME} printable characters, got {shown}")
-    return text
+    return str(text)
 
 
 def _request(bot: Any, run_id: str, flow: str, id: str, content: Box[Any], options: _Options) -> RunRequest:
@@ -84,11 +81,7 @@ def _request(bot: Any, run_id: str, flow: str, id: str, content: Box[Any], optio
     require(content, f"start({id!r})")
     plan = bot.table.index.plan(flow, id)
     if content.is_arc:
-        elsewhere = [step.handler for step in plan.steps if step.queue != DEFAULT_QUEUE]
-        absent = [step.handler for step in plan.steps if bot.handler(step) is None]
-        if elsewhere or absent:
-            why = f"{elsewhere[0]}, which runs on another queue" if elsewhere else f"{absent[0]}, not loaded here"
-            raise ArcError(f"start({id!r}): a live resource can't leave its process, so it can't reach {why}")
+        _check_inline(bot, id, plan, options)
     wire = "" if content.is_arc else content.dump(bot.secret)
     return RunRequest(
         run_id, flow, id, plan, wire, key="" if content.is_arc else options.key or "", dedup=options.dedup,
@@ -97,26 +90,41 @@ def _request(bot: Any, run_id: str, flow: str, id: str, content: Box[Any], optio
     )  # fmt: skip
 
 
+def _check_inline(bot: Any, id: str, plan: Plan, options: _Options) -> None:
+    """Refuse a live resource where its run could not be executed here and now."""
+    elsewhere = [step.handler for step in plan.steps if step.queue != DEFAULT_QUEUE]
+    absent = [step.handler for step in plan.steps if bot.handler(step) is None]
+    if elsewhere or absent:
+        why = f"{elsewhere[0]}, which runs on another queue" if elsewhere else f"{absent[0]}, not loaded here"
+        raise ArcError(f"start({id!r}): a live resource can't leave its process, so it can't reach {why}")
+    if options.delay > 0:
+        raise ArcError(f"start({id!r}): a live resource can't wait, its run is executed here and now; leave out delay")
+
+
 def _start_now(flow: str, id: str, content: Box[Any], options: _Options, also: Sequence[tuple[str, Box[Any]]]) -> str:
     from lumia import runtime, system
 
     bot = runtime.current()
-    ids = [system.new_id() for _ in range(1 + len(also))]
+    twin = _Options(None, "", False, 0.0, options.priority)
+    wanted = [(flow, id, content, options), *(("event", name, box, twin) for name, box in also)]
+    ids = [system.new_id() for _ in wanted]
     for _ in range(8):
-        requests = [_request(bot, ids[0], flow, id, content, options)]
-        twin = _Options(None, "", False, 0.0, options.priority)
-        requests += [
-            _request(bot, run, "event", name, box, twin) for run, (name, box) in zip(ids[1:], also, strict=True)
-        ]
+        requests = [_request(bot, run_id, *one) for run_id, one in zip(ids, wanted, strict=True)]
         try:
             started = bot.transport.start(requests, routes=bot.table.number)
         except StaleRoutesError:
             bot.refresh_routes()
             continue
-        if requests[0].arc and not started[0].duplicate:
-            bot.run_inline(started[0].run_id, content)
+        if not started[0].duplicate:
+            _run_inline(bot, requests, [box for _, _, box, _ in wanted])
         return str(started[0].run_id)
     raise StaleRoutesError(f"start({id!r}): the route table changed 8 times meanwhile; try again")
+
+
+def _run_inline(bot: Any, requests: Sequence[RunRequest], boxes: Sequence[Box[Any]]) -> None:
+    for request, box in zip(requests, boxes, strict=True):
+        if request.arc:
+            bot.run_inline(request.run_id, box)
 
 
 def _start_in_step(
@@ -137,6 +145,11 @@ def _buffer(step: StepContext, flow: str, id: str, content: Box[Any], options: _
         )
     run_id = child_id(claim.run_id, claim.step, step.ordinal())
     base = _request(step.runtime, run_id, flow, id, content, options)
+    if base.arc and options.dedup:
+        raise ArcError(
+            f"start({id!r}) in {step.step.handler}: whether a run is a duplicate is known at the commit, and by then a "
+            "live resource has to be executed; leave out dedup"
+        )
     attached = not options.detach
     key = "" if base.arc else options.key or claim.key
     request = RunRequest(
@@ -168,9 +181,7 @@ class Pipe(_Flow):
         timeout: float | None = None, hard: bool = False,
     ) -> Decorator:  # fmt: skip
         """Mark a stage of every pipeline whose id matches `glob`; its first parameter is `src: str`."""
-        return marker(
-            "pipe", glob, glob=True, priv=priv, queue=queue, retry=retry, timeout=timeout, hard=hard or None
-        )
+        return marker("pipe", glob, glob=True, priv=priv, queue=queue, retry=retry, timeout=timeout, hard=hard or None)
 
 
 def _both(kind: str, what: str) -> tuple[Callable[..., Decorator], Callable[..., Decorator]]:
@@ -206,6 +217,7 @@ event = Event()
 TICKS = {"cron.1m": "* * * * *", "cron.5m": "*/5 * * * *", "cron.15m": "*/15 * * * *", "cron.1h": "0 * * * *",
          "cron.1d": "0 0 * * *"}  # fmt: skip
 """The built-in ticks: event id → cron expression, in UTC."""
+
 
 def cron(
     expression: str, *, tz: str = "UTC", missed: str = "skip", queue: str | None = None,

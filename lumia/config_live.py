@@ -81,7 +81,8 @@ class LiveFile:
             state = self._prepared(schema)
             before = {**self._retired, **self._state.values}
             self._retired = {keys: value for keys, value in before.items() if keys not in state.values}
-            self.schema, self._state, self._error = schema, state, ""
+            self.schema = schema
+            self._succeed(state)
 
     # --- Reading ------------------------------------------------------------------------------------------------------
 
@@ -157,8 +158,11 @@ class LiveFile:
         """Use what was just read; raises `ConfigError` when it is invalid, then the old values stay."""
         self._remember(document)
         if document.text != self._state.document.text or self._error:
-            self._state = self._evaluated(self.schema, document)
-            self._error = ""
+            self._succeed(self._evaluated(self.schema, document))
+
+    def _succeed(self, state: _State) -> None:
+        self._told.discard(self._error)  # should it come again, it is news again
+        self._state, self._error = state, ""
 
     def _remember(self, document: Document) -> None:
         self._seen, self._changing_since = document.stamp, None
@@ -279,7 +283,7 @@ class LiveFile:
         """Put a change of ours in force, even where a hand edit of another setting keeps the file from being used."""
         self._remember(document)
         try:
-            self._state, self._error = self._evaluated(self.schema, document), ""
+            self._succeed(self._evaluated(self.schema, document))
         except ConfigError as error:
             ours = evaluate(self.schema, parse(document.text, self.path), Findings())[place]
             values, _ = self._overridden(self.schema, {**self._state.values, place: ours})

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from lumia.errors import FlowError
+from lumia.errors import FlowError, PayloadError
+from lumia.journal import clean
 
 if TYPE_CHECKING:
     from lumia.box import Box
@@ -22,7 +24,8 @@ class StepContext:
     """One step in execution.
 
     starts and writes wait for the commit; overlay holds the written values for reads of this step; notes go into the
-    step's journal detail; arcs are inline runs to be executed after the commit.
+    step's journal detail; arcs are inline runs to be executed after the commit; effects holds what each key was called
+    with and the wire text of its result ("" while it is unknown).
     """
 
     runtime: Runtime
@@ -38,6 +41,7 @@ class StepContext:
     overlay: dict[str, tuple[str, Any]] = field(default_factory=dict)
     notes: dict[str, Any] = field(default_factory=dict)
     arcs: dict[str, Box[Any]] = field(default_factory=dict)
+    effects: dict[str, tuple[Any, str]] = field(default_factory=dict)
     closed: bool = False
 
     def ordinal(self) -> int:
@@ -45,18 +49,29 @@ class StepContext:
         return len(self.starts)
 
 
+MAX_NOTES = 16 * 1024
+
 _active: ContextVar[StepContext | None] = ContextVar("lumia_step", default=None)
 
 
-def active() -> StepContext | None:
-    """Return the step being executed here, or None outside of handlers."""
+def active(call: str = "this") -> StepContext | None:
+    """Return the step being executed here, or None outside of handlers.
+
+    Raises `FlowError` naming `call` in a thread or task that a step left behind: nothing it does can be committed.
+    """
     step = _active.get()
-    return None if step is None or step.closed else step
+    if step is not None and step.closed:
+        raise FlowError(
+            f"{step.step.handler} has ended in run {step.claim.run_id}, so a thread or task it left behind can't call "
+            f"{call}: join it inside the handler, or begin it in a context of its own (contextvars.Context().run) and "
+            "it counts as code outside of handlers"
+        )
+    return step
 
 
 def required(call: str) -> StepContext:
     """Return the step being executed; raises `FlowError` naming `call` outside of one."""
-    step = active()
+    step = active(call)
     if step is None:
         raise FlowError(f"{call} works only while a handler runs; this code runs outside of any step")
     return step
@@ -74,7 +89,32 @@ def executing(step: StepContext) -> Iterator[StepContext]:
 
 
 def annotate(**notes: Any) -> None:
-    """Add notes (JSON values, e.g. tokens and cost) to this step's entry in the journal; outside a step: nothing."""
-    step = active()
-    if step is not None:
-        step.notes.update(notes)
+    """Add notes (JSON values, e.g. tokens and cost) to this step's entry in the journal; outside a step: nothing.
+
+    Raises `PayloadError` for a value that is no JSON, and for more than 16 KiB of notes.
+    """
+    step = active("annotate()")
+    if step is None:
+        return
+    merged = {**step.notes, **notes}
+    try:
+        text = json.dumps(merged, allow_nan=False)
+        kept = _cleaned(json.loads(text))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise PayloadError(f"annotate() in {step.step.handler}: {error}; notes are JSON values") from error
+    if len(text) > MAX_NOTES:
+        raise PayloadError(
+            f"annotate() in {step.step.handler}: {len(text)} characters of notes, the journal takes {MAX_NOTES} per "
+            "step; keep the data in lumia.store or lumia.blobs"
+        )
+    step.notes = kept
+
+
+def _cleaned(value: Any) -> Any:
+    if isinstance(value, str):
+        return clean(value, MAX_NOTES)
+    if isinstance(value, list):
+        return [_cleaned(item) for item in value]
+    if isinstance(value, dict):
+        return {clean(name, MAX_NOTES): _cleaned(item) for name, item in value.items()}
+    return value

@@ -5,28 +5,32 @@ The loop is the same for every transport; what follows a step is decided by `lum
 
 from __future__ import annotations
 
-import asyncio
 import inspect
+import threading
 import traceback
 from collections.abc import Callable
-from contextvars import copy_context
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints
 
+from lumia.asyncloop import AsyncLoop
 from lumia.box import Box
 from lumia.context import StepContext, executing
-from lumia.errors import BoxError, FlowError, LumiaError, StaleClaimError, StoreError
-from lumia.flow import Decision, Raised, Ran, Skipped, after
+from lumia.errors import BoxError, FlowError, StaleClaimError, StoreError
+from lumia.flow import Decision, Raised, Ran, Skipped, after, described
 from lumia.ids import child_id
-from lumia.journal import JournalEntry
+from lumia.journal import JournalEntry, clean
 from lumia.ports import Claim, Commit, DeadLetter, RunRequest, StepRecord
 from lumia.routes import Plan, PlanStep
 
 if TYPE_CHECKING:
     from lumia.runtime import Loaded, Runtime
 
-MAX_REASON = 500
+__all__ = ["AsyncLoop", "Executor", "StepListener", "clean", "expected_type"]
+
+MAX_TRACE = 4000
+_MAX_TEXT = 1 << 18
+"""Characters of a reason or traceback that are looked at for secrets."""
 
 
 class StepListener:
@@ -48,6 +52,19 @@ class _Result:
     box: Box[Any] | None = None
     changed: bool = False
     trace: str = ""
+
+    @property
+    def new_content(self) -> Box[Any] | None:
+        """Return what the next handler gets instead of this step's Box, None when that goes on unchanged."""
+        changes = isinstance(self.result, Ran) and self.context.step.kind in ("pipe", "chain") and self.changed
+        return self.box if changes else None
+
+
+@dataclass
+class _Held:
+    """The live resource of an inline run, or what a handler has put in its place by next(box)."""
+
+    box: Box[Any]
 
 
 class _Batch:
@@ -84,15 +101,16 @@ class Executor:
 
     def process_inline(self, claim: Claim, box: Box[Any]) -> None:
         """Execute a run whose Box is a live resource: here, now, and with retries in memory only."""
+        held = _Held(box)
         current: Claim | None = claim
         while current is not None:
-            current = self._step(current, StepListener(), batch=False, arc=box)
+            current = self._step(current, StepListener(), batch=False, held=held)
 
-    def _step(self, claim: Claim, listener: StepListener, batch: bool, arc: Box[Any] | None = None) -> Claim | None:
+    def _step(self, claim: Claim, listener: StepListener, batch: bool, held: _Held | None = None) -> Claim | None:
         step = claim.plan.steps[claim.step]
         listener.started(claim, step)
         began = self._bot.clock.monotonic()
-        done = self._run(claim, step, arc)
+        done = self._run(claim, step, held.box if held is not None else None)
         seconds = self._bot.clock.monotonic() - began
         try:
             follower = self._commit(claim, step, done, seconds, batch)
@@ -101,9 +119,15 @@ class Executor:
             listener.ended(claim, step, "stale", str(error), seconds)
             return None
         listener.ended(claim, step, _outcome(done.result), done.trace, seconds)
-        for run_id, box in done.context.arcs.items():
-            self._bot.run_inline(run_id, box)
+        if held is not None and done.new_content is not None:
+            held.box = done.new_content
+        self._run_children_inline(done)
         return follower
+
+    def _run_children_inline(self, done: _Result) -> None:
+        arcs = done.context.arcs
+        for run_id in list(arcs) if isinstance(done.result, Ran) else ():
+            self._bot.run_inline(run_id, arcs.pop(run_id))
 
     def _run(self, claim: Claim, step: PlanStep, arc: Box[Any] | None) -> _Result:
         plugin = step.handler.partition(".")[0]
@@ -126,34 +150,37 @@ class Executor:
             with executing(context):
                 returned = self._invoke(handler.fn, arguments, context)
             new = _returned(context, returned)
+            content = new if new is not None else given
+            changed = new is not None or bool(content.meta != before)
         except (KeyboardInterrupt, SystemExit) as error:
-            if isinstance(error, KeyboardInterrupt):
+            # Ctrl-C reaches the main thread only; elsewhere it is a handler that raises.
+            if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
                 raise
-            return _failed(context, FlowError(f"{context.step.handler} tried to exit the process: {error!r}"))
-        except BaseException as error:  # noqa: BLE001 (whatever a plugin raises becomes a dead letter, not a dead worker)
+            text = f"{context.step.handler} tried to exit the process: {described(error)}"
+            return _failed(context, FlowError(text))
+        except BaseException as error:
             return _failed(context, error)
-        ran = Ran(context.nexted, context.intercepted, context.reason)
-        content = new if new is not None else given
-        return _Result(ran, context, content, changed=new is not None or content.meta != before)
+        return _Result(Ran(context.nexted, context.intercepted, context.reason), context, content, changed)
 
     def _invoke(self, fn: Callable[..., Any], arguments: tuple[Any, ...], context: StepContext) -> Any:
         if not inspect.iscoroutinefunction(fn):
             return fn(*arguments)
         limit = context.step.timeout or self._bot.limits.step_timeout
-        here = copy_context()
-        return self._bot.run_async(here.run(fn, *arguments), limit, context.step.handler)
+        return self._bot.run_async(fn(*arguments), limit, context.step.handler)
 
     def _commit(self, claim: Claim, step: PlanStep, done: _Result, seconds: float, batch: bool) -> Claim | None:
         try:
             return self._bot.transport.commit(claim, self._build(claim, step, done, seconds, batch))
         except (BoxError, StoreError) as error:
             failed = _failed(done.context, error)
-            done.result, done.trace, done.context.arcs = failed.result, failed.trace, {}
+            done.result, done.trace = failed.result, failed.trace
             return self._bot.transport.commit(claim, self._build(claim, step, done, seconds, batch))
 
     def _build(self, claim: Claim, step: PlanStep, done: _Result, seconds: float, batch: bool) -> Commit:
         decision = after(claim.plan, claim.step, done.result, claim.attempt)
-        reason = clean(self._bot.redact(decision.reason))
+        if claim.arc and decision.retry_child:  # a child would need the resource: tried again here instead
+            decision = Decision("retry", decision.step, decision.reason, index=claim.step)
+        reason = clean(self._bot.redact(decision.reason[:_MAX_TEXT]))
         failed = isinstance(done.result, Raised)
         ms = round(seconds * 1000, 3)
         outcome = "retry" if decision.action == "retry" else decision.step
@@ -164,17 +191,16 @@ class Executor:
         return Commit(
             decision.action, record, self._entry(claim, step, done, record), index=decision.index,
             outcome=decision.run, reason=reason, delay=decision.delay,
-            box=None if failed or claim.arc else self._content(step, done), children=children,
+            box=self._wire(claim, done), children=children,
             store=() if failed else tuple(done.context.writes),
             dead=self._dead_letter(claim, step, reason) if decision.dead else None,
             fuse=claim.arc or self._fuses(claim.plan, step, decision),
             batch=batch and not claim.arc and not failed and not step.hard,
         )  # fmt: skip
 
-    def _content(self, step: PlanStep, done: _Result) -> str | None:
-        if not done.changed or done.box is None or step.kind in ("consumer", "cron", "interceptor"):
-            return None
-        return done.box.dump(self._bot.secret)
+    def _wire(self, claim: Claim, done: _Result) -> str | None:
+        content = done.new_content
+        return None if content is None or claim.arc else content.dump(self._bot.secret)
 
     def _fuses(self, plan: Plan, step: PlanStep, decision: Decision) -> bool:
         if decision.action != "next" or not self._bot.limits.fuse or decision.dead:
@@ -185,7 +211,7 @@ class Executor:
     def _entry(self, claim: Claim, step: PlanStep, done: _Result, record: StepRecord) -> JournalEntry:
         detail = dict(done.context.notes)
         if done.trace:
-            detail["trace"] = clean(self._bot.redact(done.trace), 4000)
+            detail["trace"] = clean(self._bot.redact(done.trace[-_MAX_TEXT:]), MAX_TRACE, end=True)
         if claim.cause:
             detail["cause"] = claim.cause
         return JournalEntry(
@@ -203,13 +229,13 @@ class Executor:
 def _returned(context: StepContext, returned: Any) -> Box[Any] | None:
     step = context.step
     if inspect.isawaitable(returned) or inspect.isgenerator(returned):
+        if inspect.iscoroutine(returned):
+            returned.close()
         raise FlowError(
             f"{step.handler} returned a {type(returned).__name__} nobody runs; make the handler `async def`"
         )
-    if context.next_box is not None:
-        return context.next_box
     if returned is None:
-        return None
+        return context.next_box
     if step.kind == "chain" and isinstance(returned, Box):
         return returned
     way_out = "return lumia.Box.any(value)" if step.kind == "chain" else "return nothing; content goes on by next(box)"
@@ -222,9 +248,8 @@ def _failed(context: StepContext, error: BaseException) -> _Result:
 
 
 def _retry_child(claim: Claim, step: PlanStep, decision: Decision) -> RunRequest:
-    alone = replace(step)
     return RunRequest(
-        child_id(claim.run_id, claim.step, "retry"), claim.flow, claim.id, Plan.of([alone]), claim.box, key=claim.key,
+        child_id(claim.run_id, claim.step, "retry"), claim.flow, claim.id, Plan.of([step]), claim.box, key=claim.key,
         cause=f"{claim.run_id}/{claim.step}", parent=claim.run_id, root_id=claim.root_id, inside=bool(claim.key),
         delay=decision.delay, priority=claim.priority, attempt=claim.attempt,
         retry_of=claim.retry_of or f"{claim.run_id}/{claim.step}",
@@ -235,48 +260,13 @@ def _outcome(result: Ran | Raised | Skipped) -> str:
     return "failed" if isinstance(result, Raised) else "skipped" if isinstance(result, Skipped) else "done"
 
 
-def clean(text: str, limit: int = MAX_REASON) -> str:
-    """Return `text` as it may stand in a record: no NUL, no lone surrogates, at most `limit` characters."""
-    shown = text.replace("\x00", "␀").encode("utf-8", "replace").decode()
-    return shown if len(shown) <= limit else shown[: limit - 1] + "…"
-
-
 def expected_type(fn: Callable[..., Any]) -> Any:
     """Return `T` when a parameter of `fn` is annotated `Box[T]`, else None."""
     try:
         hints = get_type_hints(fn)
-    except (NameError, TypeError, AttributeError):
+    except Exception:  # an annotation is evaluated, so anything can go wrong; into() then checks nothing
         return None
     for name, hint in hints.items():
         if name != "return" and get_origin(hint) is Box:
             return get_args(hint)[0]
     return None
-
-
-class AsyncLoop:
-    """One event loop per process, in a thread of its own, for every `async def` handler."""
-
-    def __init__(self) -> None:
-        import threading  # noqa: PLC0415 (only processes with async handlers need the thread)
-
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="lumia-async", daemon=True)
-        self._thread.start()
-
-    def run(self, coroutine: Any, limit: float, handler: str) -> Any:
-        """Run a coroutine to its end; cancelled after `limit` seconds with a `LumiaError` naming the handler."""
-        return asyncio.run_coroutine_threadsafe(_limited(coroutine, limit, handler), self._loop).result()
-
-    def close(self) -> None:
-        """Stop the loop and join its thread."""
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(timeout=5)
-        self._loop.close()
-
-
-async def _limited(coroutine: Any, limit: float, handler: str) -> Any:
-    try:
-        async with asyncio.timeout(limit):
-            return await coroutine
-    except TimeoutError as error:
-        raise LumiaError(f"{handler} ran longer than its {limit:g} s and was cancelled") from error

@@ -15,6 +15,15 @@ PERMANENT: tuple[type[BaseException], ...] = (FlowError, BoxError, EffectError, 
 """Errors a retry can't mend: they go to the dead letters at once."""
 
 
+def described(error: BaseException) -> str:
+    """Return an error's type and message, also for one whose own `__str__` fails."""
+    try:
+        text = str(error)
+    except Exception:
+        text = "(its message can't be shown)"
+    return f"{type(error).__name__}: {text}"
+
+
 @dataclass(frozen=True)
 class Ran:
     """A handler returned. next: next() was called. intercepted: intercept() was called. reason: what it gave as why."""
@@ -34,7 +43,7 @@ class Raised:
     @classmethod
     def of(cls, error: BaseException) -> Raised:
         """Return the result for `error`."""
-        return cls(f"{type(error).__name__}: {error}", isinstance(error, PERMANENT))
+        return cls(described(error), isinstance(error, PERMANENT))
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 KINDS = ("start", "step", "end", "effect", "dead")
+MAX_REASON = 500
 _WIRE = {
     "kind": "n",
     "run_id": "r",
@@ -28,6 +29,17 @@ _WIRE = {
     "worker": "w",
     "detail": "d",
 }
+
+
+def clean(text: str, limit: int = MAX_REASON, *, end: bool = False) -> str:
+    """Return `text` as it may stand in a record: no NUL, no lone surrogates, at most `limit` characters.
+
+    end: keep the last characters instead of the first, as for a traceback.
+    """
+    shown = text.replace("\x00", "␀").encode("utf-8", "replace").decode()
+    if len(shown) <= limit:
+        return shown
+    return "…" + shown[1 - limit :] if end else shown[: limit - 1] + "…"
 
 
 @dataclass(frozen=True)

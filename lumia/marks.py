@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
+import math
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -21,9 +22,22 @@ F = TypeVar("F", bound=Function)
 
 HANDLER_KINDS = frozenset({"pipe", "consumer", "chain", "interceptor", "cron"})
 MISSED = ("skip", "once", "all")
+MAX_NAME = 512
 _ATTRIBUTE = "__lumia_marks__"
 _LISTED = "__lumia_marked__"
 _order = itertools.count(1)
+
+
+def is_name(text: object) -> bool:
+    """Tell whether `text` can be an id, a lane key or a dedup text: 1 to 512 printable characters."""
+    return isinstance(text, str) and 0 < len(text) <= MAX_NAME and text.isprintable()
+
+
+def is_seconds(value: object) -> bool:
+    """Tell whether `value` is a finite number of seconds from 0 up to a billion."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return False
+    return math.isfinite(value) and 0 <= value < 10**9
 
 
 @dataclass(frozen=True)
@@ -31,11 +45,19 @@ class Retry:
     """How often and how soon a failing step is tried again.
 
     attempts: tries in all, at least 1. backoff: seconds before the second try, doubled each time up to `max_delay`.
+    Raises `RegistrationError` for figures that are none.
     """
 
     attempts: int = 3
     backoff: float = 1.0
     max_delay: float = 60.0
+
+    def __post_init__(self) -> None:
+        if isinstance(self.attempts, bool) or not isinstance(self.attempts, int) or self.attempts < 1:
+            raise RegistrationError(f"lumia.Retry: attempts is a whole number from 1 up, got {self.attempts!r}")
+        for name, seconds in (("backoff", self.backoff), ("max_delay", self.max_delay)):
+            if not is_seconds(seconds):
+                raise RegistrationError(f"lumia.Retry: {name} is seconds from 0 up, got {seconds!r}")
 
     def delay(self, attempt: int) -> float:
         """Return the seconds to wait after try number `attempt` (from 1) has failed."""
@@ -62,11 +84,12 @@ def put(mark: Mark, fn: F) -> F:
     """Leave `mark` on `fn` and return `fn` unchanged otherwise."""
     if not inspect.isfunction(fn):
         raise RegistrationError(f"{mark.kind} {mark.id!r} marks {fn!r}, which is no function; decorate a `def`")
-    marks: list[Mark] = fn.__dict__.setdefault(_ATTRIBUTE, [])
-    marks.append(mark)
-    listed: list[Function] = fn.__globals__.setdefault(_LISTED, [])
-    if fn not in listed:
-        listed.append(fn)
+    # A new list: functools.wraps hands the old one on to the wrapper.
+    fn.__dict__[_ATTRIBUTE] = [*fn.__dict__.get(_ATTRIBUTE, ()), mark]
+    # A wrapper's own globals are those of the library its decorator comes from.
+    home = getattr(inspect.unwrap(fn), "__globals__", fn.__globals__)
+    listed: list[tuple[Mark, Function]] = home.setdefault(_LISTED, [])
+    listed.append((mark, fn))
     return fn
 
 
@@ -87,12 +110,12 @@ def marks_on(fn: Function) -> list[Mark]:
 
 def marks_of(module: ModuleType) -> list[tuple[Mark, Function]]:
     """Return every mark of `module` and of the loaded modules of its package, in registration order."""
-    found = [(mark, fn) for part in _parts(module) for fn in part.__dict__.get(_LISTED, ()) for mark in marks_on(fn)]
+    found = [pair for part in _parts(module) for pair in part.__dict__.get(_LISTED, ())]
     return sorted(found, key=lambda pair: pair[0].order)
 
 
 def _parts(module: ModuleType) -> list[ModuleType]:
-    package = module.__name__.rpartition(".")[0]
+    package = module.__name__ if hasattr(module, "__path__") else module.__name__.rpartition(".")[0]
     if not package:
         return [module]
     inside = [part for name, part in list(sys.modules.items()) if name.startswith(package + ".") and part is not None]
@@ -119,15 +142,19 @@ def _verify_handler(mark: Mark, fn: Function, where: str) -> None:
     _verify_options(mark, where)
     if mark.kind == "cron":
         _verify_schedule(mark, where)
+    elif not is_name(mark.id):
+        raise RegistrationError(f"{where}: no run can have this id; an id is 1 to {MAX_NAME} printable characters")
 
 
 def _verify_schedule(mark: Mark, where: str) -> None:
-    from zoneinfo import ZoneInfo  # noqa: PLC0415 (only schedules need time zones and croniter)
+    from zoneinfo import ZoneInfo
 
-    from croniter import croniter  # noqa: PLC0415 (see above)
+    from croniter import croniter
 
     if not croniter.is_valid(mark.id):
-        raise RegistrationError(f"{where}: no cron expression; five fields like '*/10 8-22 * * *', or six with seconds last")
+        raise RegistrationError(
+            f"{where}: no cron expression; five fields like '*/10 8-22 * * *', or six with seconds last"
+        )
     try:
         ZoneInfo(str(mark.options.get("tz", "UTC")))
     except (KeyError, ValueError, OSError) as error:
@@ -152,7 +179,7 @@ def _required(fn: Function, where: str) -> list[str]:
 
 def _verify_options(mark: Mark, where: str) -> None:
     timeout = mark.options.get("timeout")
-    if timeout is not None and not (isinstance(timeout, (int, float)) and timeout > 0):
+    if timeout is not None and not (is_seconds(timeout) and timeout > 0):
         raise RegistrationError(f"{where}: timeout is seconds above 0, got {timeout!r}")
     retry = mark.options.get("retry")
     if retry is not None and retry_of(retry) is None:
@@ -165,7 +192,7 @@ def _verify_options(mark: Mark, where: str) -> None:
 def retry_of(value: Retry | int | None) -> Retry | None:
     """Return the `Retry` that an option names (an int is the number of tries), or None when it names none."""
     if isinstance(value, Retry):
-        return value if value.attempts >= 1 else None
+        return value
     if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
         return Retry(attempts=value)
     return None

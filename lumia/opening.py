@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -41,12 +41,12 @@ def open_bot(
     limits = limits_of(config)
     set_limit(config.core.box.max_bytes)
     secret = load_secret(folder)
-    carried = transport or _connect(config.core.lumia.backend, folder, limits, config)
+    carried = transport or connect(config.core.lumia.backend, folder, limits, config)
     bot = Runtime(
         folder, base(), carried, secret, config, services=Services(), limits=limits, models=_models(config),
         blobs=Blobs(folder / "data" / "blobs", max_bytes=config.core.blobs.max_bytes,
                     allowed=tuple(config.core.blobs.allowed)),
-        redact=_redactor(secret),
+        redact=_redactor(secret, config),
     )  # fmt: skip
     bot.activate()
     finder.install(bot.base, folder)
@@ -65,7 +65,7 @@ def limits_of(config: ConfigStore) -> Limits:
     return Limits(
         step_timeout=worker.step_timeout, max_attempts=worker.max_attempts, dedup_window=core.dedup.window,
         keep_runs=core.runs.keep, journal_entries=core.journal.max_entries, fuse=worker.fuse, batch=worker.batch,
-        batch_seconds=worker.batch_ms / 1000, concurrency=worker.concurrency,
+        batch_seconds=worker.batch_ms / 1000, concurrency=worker.concurrency, drain=worker.drain,
     )  # fmt: skip
 
 
@@ -99,7 +99,7 @@ def start_plugins(bot: Runtime, plugins: PluginSet) -> None:
         bot.install(plugins)
 
 
-def _connect(backend: str, root: Path, limits: Limits, config: ConfigStore) -> Transport:
+def connect(backend: str, root: Path, limits: Limits, config: ConfigStore) -> Transport:
     folder = str(base())
     if folder not in sys.path:
         sys.path.insert(0, folder)
@@ -113,35 +113,24 @@ def _connect(backend: str, root: Path, limits: Limits, config: ConfigStore) -> T
     return connected
 
 
-class _Roles(Mapping[str, Any]):
-    """The `[models]` tables as they are now: a change of the file is seen by the next call."""
-
-    def __init__(self, config: ConfigStore) -> None:
-        self._config = config
-
-    def __getitem__(self, role: str) -> Any:
-        return self._config.core.models[role]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._config.core.models)
-
-    def __len__(self) -> int:
-        return len(self._config.core.models)
-
-
 def _models(config: ConfigStore) -> Models:
     return Models(
-        _Roles(config), os.environ, effect=effect, clock=system.now, random=system.random, bot_name=config.core.bot.name
+        config.table("models"),
+        os.environ,
+        effect=effect,
+        clock=system.now,
+        random=system.random,
+        bot_name=config.core.bot.name,
     )
 
 
-def _redactor(secret: bytes) -> Callable[[str], str]:
+def _redactor(secret: bytes, config: ConfigStore) -> Callable[[str], str]:
     known = [
         value for name, value in os.environ.items() if name.endswith(("_KEY", "_TOKEN", "_SECRET")) and len(value) > 7
     ]
 
     def clean(text: str) -> str:
-        shown: Any = redact(text, [*known, secret.hex()])
+        shown: Any = redact(text, [*known, secret.hex(), *config.known_secrets()])
         return str(shown)
 
     return clean

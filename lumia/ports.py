@@ -189,6 +189,7 @@ class Limits:
     batch_seconds: float = 0.05
     concurrency: int = 16
     handbacks: int = 30
+    drain: float = 20.0
 
 
 @dataclass(frozen=True)

@@ -101,8 +101,15 @@ def _parse(text: str) -> Plan:
 
 @lru_cache(maxsize=16384)
 def pattern(glob: str) -> re.Pattern[str]:
-    """Return the compiled form of a glob; `*` matches any text, every other character stands for itself."""
-    return re.compile(".*".join(re.escape(part) for part in glob.split("*")), re.DOTALL)
+    """Return the compiled form of a glob; `*` matches any text, every other character stands for itself.
+
+    Each part between two stars is looked for once (atomic groups), so no id makes matching slow.
+    """
+    first, *rest = glob.split("*")
+    if not rest:
+        return re.compile(re.escape(first))
+    middle = "".join(f"(?>.*?{re.escape(part)})" for part in rest[:-1] if part)
+    return re.compile(f"{re.escape(first)}{middle}.*{re.escape(rest[-1])}", re.DOTALL)
 
 
 class _Globs:
@@ -120,9 +127,26 @@ class _Globs:
                 break
             head = id[:length]
             for end in self._tails.get(head, ()):
-                routes = self._buckets[head].get(id[len(id) - end :] if end else "", ())
+                if length + end > len(id):
+                    break
+                routes = self._buckets[head].get(id[len(id) - end :], ())
                 found += [route for route in routes if pattern(route.id).fullmatch(id)]
         return found
+
+
+_Found = tuple[dict[tuple[str, str], list[Route]], dict[str, _Globs]]
+
+
+def _build(routes: Sequence[Route]) -> _Found:
+    exact: dict[tuple[str, str], list[Route]] = {}
+    globs: dict[str, dict[str, dict[str, list[Route]]]] = {"pipe": {}, "event": {}}
+    for route in routes:
+        if not route.glob or "*" not in route.id:
+            exact.setdefault((route.flow, route.id), []).append(route)
+            continue
+        head, tail = route.id.split("*", 1)[0], route.id.rsplit("*", 1)[-1]
+        globs[route.flow].setdefault(head, {}).setdefault(tail, []).append(route)
+    return exact, {flow: _Globs(buckets) for flow, buckets in globs.items()}
 
 
 class RouteIndex:
@@ -130,27 +154,16 @@ class RouteIndex:
 
     def __init__(self, routes: Sequence[Route]) -> None:
         self.routes = tuple(routes)
-        self._built = False
-        self._exact: dict[tuple[str, str], list[Route]] = {}
-        self._globs: dict[str, _Globs] = {}
+        self._found: _Found | None = None
         self._plans: dict[tuple[str, str], Plan] = {}
-
-    def _build(self) -> None:
-        globs: dict[str, dict[str, dict[str, list[Route]]]] = {"pipe": {}, "event": {}}
-        for route in self.routes:
-            if not route.glob:
-                self._exact.setdefault((route.flow, route.id), []).append(route)
-                continue
-            head, tail = route.id.split("*", 1)[0], route.id.rsplit("*", 1)[-1]
-            globs[route.flow].setdefault(head, {}).setdefault(tail, []).append(route)
-        self._globs = {flow: _Globs(buckets) for flow, buckets in globs.items()}
-        self._built = True
 
     def matching(self, flow: str, id: str) -> list[Route]:
         """Return the routes of `id` in the order they run: stage, then priv high to low, then registration."""
-        if not self._built:
-            self._build()
-        found = self._exact.get((flow, id), []) + self._globs[flow].matching(id)
+        if self._found is None:
+            # Threads may build it twice; what they assign is complete and equal.
+            self._found = _build(self.routes)
+        exact, globs = self._found
+        found = exact.get((flow, id), []) + globs[flow].matching(id)
         return sorted(found, key=lambda route: (_STAGE[route.kind], -route.priv, route.order))
 
     def plan(self, flow: str, id: str) -> Plan:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from lumia.errors import LumiaError
+from lumia.errors import LumiaError, UnknownRunError
 from lumia.journal import JournalEntry
 from lumia.ports import RunRecord, StepRecord
 
@@ -55,7 +55,10 @@ def wait(run_id: str, timeout: float = 30.0) -> RunResult:
     bot = _bot()
     bot.transport.wait(run_id, timeout)
     found = result(run_id)
-    assert found is not None
+    if found is None:
+        raise UnknownRunError(
+            f"run {run_id} ended, and its record was dropped before it could be read: raise [runs] keep"
+        )
     return found
 
 
@@ -76,18 +79,21 @@ def cursor() -> str:
 
 
 def _bot() -> Any:
-    from lumia import runtime  # noqa: PLC0415 (the runtime imports the public modules)
+    from lumia import runtime
 
     return runtime.current()
 
 
 def _tree(transport: Any, run_id: str) -> Iterator[RunRecord]:
-    record = transport.run(run_id)
-    if record is None:
-        return
-    yield record
-    for child in record.children:
-        yield from _tree(transport, child)
+    """Yield a run and what it caused, parents before children; a detached run is the root of another tree."""
+    root, left = None, [run_id]
+    while left:
+        record = transport.run(left.pop())
+        if record is None or (root is not None and record.root_id != root.root_id):
+            continue
+        root = root or record
+        yield record
+        left += reversed(record.children)
 
 
 def _result(secret: bytes, records: list[RunRecord]) -> RunResult:
@@ -105,8 +111,8 @@ def _step(step: StepRecord) -> StepResult:
 
 
 def _reply(secret: bytes, record: RunRecord) -> str:
-    from lumia.box import Box  # noqa: PLC0415 (keeps `import lumia.runs` light)
-    from lumia.payloads import text_of  # noqa: PLC0415 (pydantic models are only needed here)
+    from lumia.box import Box
+    from lumia.payloads import text_of
 
     try:
         return text_of(Box.load(record.box, secret).into())

@@ -182,7 +182,7 @@ def open_bot(
     root: Path | str | None = None, *, load: str = "none", transport: Transport | None = None, start: bool = True
 ) -> Runtime:
     """Open the bot of `root` in this process and make it the active one, see `lumia.opening.open_bot`."""
-    from lumia import opening  # noqa: PLC0415 (opening a bot loads configuration, plugins and models)
+    from lumia import opening
 
     return opening.open_bot(root, load=load, transport=transport, start=start)
 
@@ -198,7 +198,7 @@ def _loaded(handler: Handler) -> Loaded:
 
 def route_table(handlers: list[Handler], plugins: Mapping[str, str]) -> RouteTable:
     """Return the routes and schedules of handlers, in their plugins' load order."""
-    from lumia.bus import TICKS  # noqa: PLC0415 (the bus imports the runtime's users)
+    from lumia.bus import TICKS
 
     routes = tuple(_route(handler, order) for order, handler in enumerate(handlers))
     ticks = [Schedule(name, expression) for name, expression in TICKS.items()]
@@ -207,8 +207,8 @@ def route_table(handlers: list[Handler], plugins: Mapping[str, str]) -> RouteTab
 
 
 def _route(handler: Handler, order: int) -> Route:
-    from lumia.bus import event_id  # noqa: PLC0415 (see route_table)
-    from lumia.marks import retry_of  # noqa: PLC0415 (see route_table)
+    from lumia.bus import event_id
+    from lumia.marks import retry_of
 
     mark, options = handler.mark, handler.mark.options
     return Route(
@@ -219,7 +219,7 @@ def _route(handler: Handler, order: int) -> Route:
 
 
 def _schedule(handler: Handler) -> Schedule:
-    from lumia.bus import cron_id  # noqa: PLC0415 (see route_table)
+    from lumia.bus import cron_id
 
     options = handler.mark.options
     return Schedule(cron_id(handler.name), handler.mark.id, options.get("tz", "UTC"), options.get("missed", "skip"))

@@ -7,21 +7,22 @@ JSON values. A scope separates chats, users or whatever the plugin likes.
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Callable
 from typing import Any
 
 from lumia.context import StepContext, active
 from lumia.errors import NotRunningError, StoreError
+from lumia.marks import is_seconds
 from lumia.ports import StoreOp
 
-_KINDS = {"value": "a value", "list": "a list", "hash": "fields", "none": "nothing"}
+_KINDS = {"value": "a value", "list": "a list", "hash": "fields"}
+MAX_COUNT = 2**63 - 1
+MIN_TTL = 0.001
 
 
 def _json(value: Any, where: str) -> str:
     try:
         text = json.dumps(value, separators=(",", ":"), allow_nan=False)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise StoreError(f"{where}: {error}; the store keeps JSON values, put anything else into a Box") from error
     return text
 
@@ -34,120 +35,132 @@ class Store:
 
     def of(self, plugin: str) -> Store:
         """Return the store of another plugin, for gateway routes, commands and tests."""
+        if not _text(plugin) or not plugin:
+            raise StoreError(f"lumia.store.of() takes a plugin's name, got {plugin!r}")
         return Store(plugin.replace("-", "_"))
 
     def get(self, key: str, default: Any = None, *, scope: str = "") -> Any:
         """Return the value of `key`, or `default`."""
-        kind, text = self._read(self._name(key, scope))
-        self._expect(kind, "value", key)
-        return default if kind == "none" else json.loads(text)
+        text = self._read_as("value", self._name(key, scope), key)
+        return default if text is None else json.loads(text)
 
     def set(self, key: str, value: Any, *, scope: str = "", ttl: float | None = None) -> None:
         """Set `key`; ttl: seconds until it is forgotten."""
         name = self._name(key, scope)
         text = _json(value, f"store key {key!r}")
-        self._write(StoreOp("set", name, text, ttl=_ttl(ttl, key)), lambda _: ("value", text))
+        self._write(StoreOp("set", name, text, ttl=_ttl(ttl, key)), ("value", text))
 
     def delete(self, key: str, *, scope: str = "") -> None:
         """Forget `key`."""
-        self._write(StoreOp("delete", self._name(key, scope)), lambda _: ("none", None))
+        self._write(StoreOp("delete", self._name(key, scope)), ("none", None))
 
     def incr(self, key: str, by: int = 1, *, scope: str = "", ttl: float | None = None) -> int:
-        """Add `by` to a counter and return the sum; ttl (seconds) counts from the counter's first use."""
+        """Add `by` to a counter and return the sum; ttl (seconds) counts from the counter's first use.
+
+        The sum returned is what this caller sees; with several callers at once the counter still adds up.
+        """
         name = self._name(key, scope)
-        if isinstance(by, bool) or not isinstance(by, int):
-            raise StoreError(f"store key {key!r}: incr adds whole numbers, got {by!r}")
-        kind, text = self._read(name)
-        self._expect(kind, "value", key)
-        before = 0 if kind == "none" else json.loads(text)
-        if isinstance(before, bool) or not isinstance(before, int):
+        if not _whole(by) or abs(by) > MAX_COUNT:
+            raise StoreError(
+                f"store key {key!r}: incr adds whole numbers within ±{MAX_COUNT}, got a {type(by).__name__}"
+            )
+        text = self._read_as("value", name, key)
+        before = 0 if text is None else json.loads(text)
+        if not _whole(before):
             raise StoreError(f"store key {key!r} holds {before!r}, which is no counter; use another key or delete it")
-        total = before + by
-        self._write(StoreOp("incr", name, str(by), ttl=_ttl(ttl, key)), lambda _: ("value", str(total)))
+        total: int = before + by
+        if abs(total) > MAX_COUNT:
+            raise StoreError(f"store key {key!r}: a counter stays within ±{MAX_COUNT}, {before} + {by} does not")
+        self._write(StoreOp("incr", name, str(by), ttl=_ttl(ttl, key)), ("value", str(total)))
         return total
 
     def append(self, key: str, value: Any, *, scope: str = "", keep: int = 200, ttl: float | None = None) -> None:
-        """Append to a list that keeps its newest `keep` items."""
+        """Append to a list that keeps its newest `keep` items; ttl (seconds) counts from now for the whole list."""
         name = self._name(key, scope)
-        self._expect(self._read(name)[0], "list", key)
         text = _json(value, f"store key {key!r}")
-        if keep < 1:
-            raise StoreError(f"store key {key!r}: keep is at least 1, got {keep!r}")
-
-        def seen(old: tuple[str, Any]) -> tuple[str, Any]:
-            return "list", [*(old[1] or []), text][-keep:]
-
-        self._write(StoreOp("append", name, text, ttl=_ttl(ttl, key), keep=keep), seen)
+        if not _whole(keep) or keep < 1:
+            raise StoreError(f"store key {key!r}: keep is a whole number from 1 up, got {keep!r}")
+        op = StoreOp("append", name, text, ttl=_ttl(ttl, key), keep=keep)
+        self._write(op, ("list", [*(self._read_as("list", name, key) or []), text][-keep:]))
 
     def items(self, key: str, *, scope: str = "", last: int | None = None) -> list[Any]:
         """Return the items of a list, oldest first; `last` limits them to the newest."""
-        kind, texts = self._read(self._name(key, scope))
-        self._expect(kind, "list", key)
-        chosen = (texts or [])[-last:] if last else (texts or [])
-        return [json.loads(text) for text in chosen]
+        if last is not None and (not _whole(last) or last < 0):
+            raise StoreError(f"store key {key!r}: last is a whole number from 0 up, got {last!r}")
+        texts = self._read_as("list", self._name(key, scope), key) or []
+        return [json.loads(text) for text in (texts if last is None else texts[max(0, len(texts) - last) :])]
 
     def put(self, key: str, field: str, value: Any, *, scope: str = "") -> None:
         """Set one field of a mapping."""
         name = self._name(key, scope)
-        self._expect(self._read(name)[0], "hash", key)
+        if not _text(field):
+            raise StoreError(f"store key {key!r}, field {field!r}: a field is text without NUL or lone surrogates")
         text = _json(value, f"store key {key!r}, field {field!r}")
-        op = StoreOp("put", name, text, field=field)
-        self._write(op, lambda old: ("hash", {**(old[1] or {}), field: text}))
+        fields = self._read_as("hash", name, key) or {}
+        self._write(StoreOp("put", name, text, field=field), ("hash", {**fields, field: text}))
 
     def fields(self, key: str, *, scope: str = "") -> dict[str, Any]:
         """Return the fields of a mapping."""
-        kind, texts = self._read(self._name(key, scope))
-        self._expect(kind, "hash", key)
-        return {name: json.loads(text) for name, text in (texts or {}).items()}
+        texts = self._read_as("hash", self._name(key, scope), key) or {}
+        return {name: json.loads(text) for name, text in texts.items()}
 
     def _name(self, key: str, scope: str) -> str:
-        step = active()
-        plugin = self._plugin or (step.plugin if step else None)
+        step = active("lumia.store")
+        plugin = self._plugin if self._plugin is not None else (step.plugin if step else None)
         if plugin is None:
             raise NotRunningError("outside of a handler the store needs a plugin: lumia.store.of('my-plugin').get(…)")
-        parts = (plugin, scope, key)
-        if not key or any(not isinstance(part, str) or "\x00" in part or not _encodable(part) for part in parts):
-            raise StoreError(f"store key {key!r} in scope {scope!r}: both are text without NUL or lone surrogates")
-        return "/".join(part.replace("%", "%25").replace("/", "%2F") for part in parts)
+        if not key or not plugin or not all(map(_text, (plugin, scope, key))):
+            raise StoreError(
+                f"store of plugin {plugin!r}, key {key!r}, scope {scope!r}: all are text without NUL or lone surrogates, "
+                "only the scope may be empty"
+            )
+        return "/".join(part.replace("%", "%25").replace("/", "%2F") for part in (plugin, scope, key))
+
+    def _read_as(self, wanted: str, name: str, key: str) -> Any:
+        kind, found = self._read(name)
+        if kind not in ("none", wanted):
+            raise StoreError(
+                f"store key {key!r} holds {_KINDS[kind]}, not {_KINDS[wanted]}; use another key or delete it"
+            )
+        return found
 
     def _read(self, name: str) -> tuple[str, Any]:
-        step = active()
+        step = active("lumia.store")
         if step is not None and name in step.overlay:
             return step.overlay[name]
         found: tuple[str, Any] = _transport(step).read(name)
         return found
 
-    def _write(self, op: StoreOp, seen: Callable[[tuple[str, Any]], tuple[str, Any]]) -> None:
-        step = active()
+    def _write(self, op: StoreOp, seen: tuple[str, Any]) -> None:
+        step = active("lumia.store")
         if step is None:
             _transport(None).write([op])
             return
-        old = self._read(op.key)
         step.writes.append(op)
-        step.overlay[op.key] = seen(old if op.op != "set" else ("none", None))
-
-    def _expect(self, found: str, wanted: str, key: str) -> None:
-        if found not in ("none", wanted):
-            raise StoreError(
-                f"store key {key!r} holds {_KINDS[found]}, not {_KINDS[wanted]}; use another key or delete it"
-            )
+        step.overlay[op.key] = seen
 
 
 def _transport(step: StepContext | None) -> Any:
-    from lumia import runtime  # noqa: PLC0415 (the runtime imports the public modules)
+    from lumia import runtime
 
     return (step.runtime if step else runtime.current()).transport
 
 
 def _ttl(ttl: float | None, key: str) -> float | None:
-    if ttl is not None and not (isinstance(ttl, (int, float)) and ttl > 0 and math.isfinite(ttl)):
-        raise StoreError(f"store key {key!r}: ttl is seconds above 0, got {ttl!r}")
+    if ttl is not None and not (is_seconds(ttl) and ttl >= MIN_TTL):
+        raise StoreError(f"store key {key!r}: ttl is seconds, at least {MIN_TTL}, got {ttl!r}")
     return ttl
 
 
-def _encodable(text: str) -> bool:
+def _whole(number: object) -> bool:
+    return isinstance(number, int) and not isinstance(number, bool)
+
+
+def _text(part: object) -> bool:
+    if not isinstance(part, str) or "\x00" in part:
+        return False
     try:
-        text.encode()
+        part.encode()
     except UnicodeEncodeError:
         return False
     return True

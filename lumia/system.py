@@ -57,7 +57,7 @@ _REAL = RealClock()
 
 
 def _clock() -> Clock:
-    from lumia import runtime  # noqa: PLC0415 (the runtime imports this module)
+    from lumia import runtime
 
     bot = runtime.active()
     return bot.clock if bot is not None else _REAL
@@ -119,7 +119,7 @@ class _Adapters:
 
 
 def _store() -> Store:
-    from lumia.store import Store  # noqa: PLC0415 (the store needs the runtime, which imports this module)
+    from lumia.store import Store
 
     return Store("lumia")
 

@@ -45,4 +45,4 @@ def intercept(reason: str | None = None) -> None:
     step = required("intercept()")
     if step.step.kind != "interceptor":
         raise FlowError(f"{step.step.handler} is a {step.step.kind}: only an interceptor can block an event")
-    step.intercepted, step.reason = True, reason or ""
+    step.intercepted, step.reason = True, "" if reason is None else str(reason)

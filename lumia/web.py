@@ -13,6 +13,8 @@ F = TypeVar("F", bound=Function)
 
 def route(path: str, methods: Sequence[str] = ("GET",)) -> Callable[[F], F]:
     """Mark an `async def f(request) -> Response` to be mounted at `path` (starlette syntax) by the gateway."""
+    if isinstance(methods, str):
+        raise RegistrationError(f"route {path!r}: methods is a list, write methods=[{methods!r}]")
     return marker("route", _checked(path), methods=[method.upper() for method in methods])
 
 
@@ -22,6 +24,6 @@ def websocket(path: str) -> Callable[[F], F]:
 
 
 def _checked(path: str) -> str:
-    if path.startswith("/"):
+    if isinstance(path, str) and path.startswith("/"):
         return path
     raise RegistrationError(f"a gateway path starts with '/', got {path!r}")

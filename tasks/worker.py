@@ -21,8 +21,6 @@ from tasks.queues import add_consumer, consume, shared
 from tasks.transport import RedisTransport
 from tasks.watch import Watch, leave_after
 
-DRAIN_SECONDS = 20.0
-
 
 class StepFailed(Exception):
     """The delivered step failed; its retry or dead letter is committed, Celery only has to show it."""
@@ -91,7 +89,7 @@ class LumiaWorker:
         """Take no more runs than are being executed, and leave for good when they don't end in time."""
         if self._bot is not None:
             self._bot.draining = True
-        leave_after(DRAIN_SECONDS)
+            leave_after(self._bot.limits.drain)
 
     def execute(self, run_id: str, step: int, seq: int, hostname: str = "") -> str:
         """Execute the step of a message and whatever this process may go on with; returns what became of it.

@@ -71,9 +71,12 @@ def memory_runtime(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runtime
 @pytest.fixture(scope="session")
 def celery_runtime(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runtime]:
     root = bot_root(tmp_path_factory.mktemp("celery") / "bot", PROBE)
-    with servers.valkey(tmp_path_factory.mktemp("conformance")) as server, worker(root, server.url):
-        with opened(root, server.url) as runtime:
-            yield runtime
+    with (
+        servers.valkey(tmp_path_factory.mktemp("conformance")) as server,
+        worker(root, server.url),
+        opened(root, server.url) as runtime,
+    ):
+        yield runtime
 
 
 @pytest.fixture(params=["memory", "celery"])

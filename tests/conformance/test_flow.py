@@ -57,7 +57,7 @@ def test_a_retry_gets_the_recorded_effect_instead_of_a_second_call(bot: Probe, t
 
 
 @pytest.mark.parametrize(
-    ("id", "why"),
+    "id, why",
     [
         ("twice", "called next() twice"),
         ("rubbish", "returned a dict"),

@@ -154,7 +154,7 @@ def fields(draw: st.DrawFn) -> Field:
     item = draw(st.sampled_from(["str", "int", "float", "bool"]))
     many = item != "bool" and draw(st.booleans())
     default = draw(st.lists(DEFAULTS[item], max_size=3) if many else DEFAULTS[item])
-    values = default if many else [default]
+    values: list[Any] = default if many else [default]  # type: ignore[assignment]
     bounded = item in RANGES and draw(st.booleans())
     return Field(
         f"list[{item}]" if many else item,

@@ -123,7 +123,7 @@ def test_a_name_nothing_has_is_answered_with_the_closest(bot: PluginBot) -> None
 
 
 @pytest.mark.parametrize(
-    ("tags", "version"),
+    "tags, version",
     [
         (["v1.2.3"], "1.2.3"),
         (["1.2.3"], "1.2.3"),

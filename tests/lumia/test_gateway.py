@@ -18,6 +18,7 @@ import httpx
 import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
+from websockets.typing import Origin
 
 import lumia
 from lumia import gateway
@@ -28,6 +29,7 @@ from lumia.gateway.mounting import Mount, routes_of
 from lumia.gateway.scope import host_name
 from lumia.gateway.server import listen
 from lumia.gateway.settings import Settings, is_loopback
+from lumia.gateway.sockets import Sockets
 from lumia.journal import JournalEntry
 from lumia.paths import base
 from tests.support.gateway import Served, served
@@ -277,11 +279,11 @@ class TestWhoMayAsk:
 
     def test_a_page_of_another_site_may_not_open_a_websocket(self, site: Served) -> None:
         with pytest.raises(InvalidStatus) as refused:
-            connect(f"{site.ws}/ws", origin="https://evil.example")  # type: ignore[arg-type]
+            connect(f"{site.ws}/ws", origin=Origin("https://evil.example"))
         assert refused.value.response.status_code == 403
 
     def test_the_own_page_may_open_a_websocket(self, site: Served) -> None:
-        with connect(f"{site.ws}/ws", origin=site.url) as socket:  # type: ignore[arg-type]
+        with connect(f"{site.ws}/ws", origin=Origin(site.url)) as socket:
             socket.send("mine")
             assert socket.recv(timeout=10) == "mine"
 
@@ -426,6 +428,35 @@ class TestEnding:
             in_flight.join(10)
             assert answers[0].json() == {"finished": True}
 
+    def test_a_websocket_whose_client_has_vanished_does_not_keep_the_others_open(self) -> None:
+        sent: list[Any] = []
+
+        async def scene() -> None:
+            async def app(scope: Any, receive: Any, send: Any) -> None:
+                while (await receive())["type"] != "websocket.disconnect":
+                    pass
+
+            async def silence() -> Any:
+                await asyncio.Event().wait()
+
+            async def vanished(message: Any) -> None:
+                raise OSError("gone")
+
+            async def there(message: Any) -> None:
+                sent.append(message["code"])
+
+            sockets = Sockets(app)
+            serving = [
+                asyncio.ensure_future(sockets({"type": "websocket"}, silence, send)) for send in (vanished, there)
+            ]
+            while len(sockets) < 2:
+                await asyncio.sleep(0)
+            await sockets.go_away(5)
+            await asyncio.gather(*serving)
+
+        asyncio.run(scene())
+        assert sent == [1001]
+
     def test_a_taken_port_is_named_with_the_way_out(self, site: Served) -> None:
         with pytest.raises(GatewayError, match=rf"{site.port}.*\[gateway\]"):
             listen(Settings(port=site.port))
@@ -462,6 +493,7 @@ def connect(root, limits, config):
         process = self.start(tmp_path, port)
         try:
             page = until(lambda: self._get(f"http://127.0.0.1:{port}/console", process), timeout=20)
+            assert page is not None
             assert page.status_code == 200
             assert self._get(f"http://127.0.0.1:{port}/webhook/shop", process) is not None
             process.send_signal(signal.SIGTERM)

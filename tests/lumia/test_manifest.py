@@ -108,7 +108,7 @@ def test_a_manifest_cannot_be_changed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "meant"),
+    "key, meant",
     [("dependancies", "dependencies"), ("min_core", "min_core_version"), ("provide", "provides")],
 )
 def test_an_unknown_key_is_answered_with_the_closest_one(tmp_path: Path, key: str, meant: str) -> None:
@@ -139,7 +139,7 @@ def test_every_wrong_field_is_named_at_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("field", "value", "part"),
+    "field, value, part",
     [
         ("name", "memory_graph", "single hyphens"),
         ("name", "Echo", "a-z"),
@@ -176,7 +176,7 @@ def test_a_wrong_value_is_named_with_what_is_allowed(tmp_path: Path, field: str,
 
 
 @pytest.mark.parametrize(
-    ("content", "line", "part"),
+    "content, line, part",
     [
         ('{\n  "name": "echo",\n}', 3, "line 3, column 1"),
         ("", 1, "line 1, column 1"),

@@ -58,7 +58,7 @@ if child:
 """
 
 
-@pytest.mark.parametrize(("before", "loads"), [(False, ["1", "1"]), (True, ["1", "2"])])
+@pytest.mark.parametrize("before, loads", [(False, ["1", "1"]), (True, ["1", "2"])])
 def test_every_forked_process_runs_on_load_once_for_itself(
     bot: PluginBot, tmp_path: Path, before: bool, loads: list[str]
 ) -> None:

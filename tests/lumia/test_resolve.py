@@ -79,7 +79,7 @@ def test_a_disabled_broken_plugin_is_not_reported() -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "wanted", "fits"),
+    "version, wanted, fits",
     [
         ("1.2.0", ">=1.0,<2", True),
         ("0.9.0", ">=1.0", False),
@@ -106,7 +106,7 @@ def test_first_party_plugins_have_the_version_of_the_core() -> None:
     ]
 
 
-@pytest.mark.parametrize(("wanted", "fits"), [("0.2.0", True), ("0.1", True), ("0.3.0", False), ("0.10.0", False)])
+@pytest.mark.parametrize("wanted, fits", [("0.2.0", True), ("0.1", True), ("0.3.0", False), ("0.10.0", False)])
 def test_the_core_must_be_new_enough(wanted: str, fits: bool) -> None:
     selection = chosen(found("alpha", min_core_version=wanted))
     assert bool(selection.accepted) is fits

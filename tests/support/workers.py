@@ -27,7 +27,7 @@ def bot_root(folder: Path, *plugins: Path, settings: str = "") -> Path:
     """Make a bot root with copies of these plugin folders and no first-party plugin."""
     (folder / "config").mkdir(parents=True)
     off = str(first_party()).replace("'", '"')
-    text = f"[worker]\nconcurrency = 4\nstep_timeout = 5.0\n{settings}\n[plugins]\ndisabled = {off}\n"
+    text = f"[worker]\nconcurrency = 4\nstep_timeout = 5.0\ndrain = 3.0\n{settings}\n[plugins]\ndisabled = {off}\n"
     (folder / "config" / "lumia.toml").write_text(text)
     for plugin in plugins:
         shutil.copytree(plugin, folder / "plugins" / plugin.name)

@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -87,7 +88,7 @@ def begun(folder: Path) -> list[Path]:
     return list(folder.glob("begun.*"))
 
 
-def box(folder: Path, **values: object) -> lumia.Box:
+def box(folder: Path, **values: object) -> lumia.Box[Any]:
     return lumia.Box.any({"folder": str(folder), **values})
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from datetime import date, datetime
 from enum import Enum
-from typing import Annotated, Any, Literal, Optional
+from typing import Annotated, Any, Literal
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import AnyUrl, BaseModel, Field, TypeAdapter
+from pydantic import AnyUrl, BaseModel, Field, TypeAdapter, WithJsonSchema
 
 from lumia.errors import ModelError
 from lumia.models import Models
@@ -112,10 +112,21 @@ def test_defaults_stand_unless_the_name_is_understood() -> None:
     assert ask(Plan, "Lumia?") == Plan(deep=True, should_reply=True, note=None)
 
 
+def test_odd_schemas_are_followed_too() -> None:
+    class Odd(BaseModel):
+        marks: Annotated[set[str], Field(min_length=2)]
+        merged: Annotated[int, WithJsonSchema({"allOf": [{"type": "integer"}]})]
+        several: Annotated[int | None, WithJsonSchema({"type": ["null", "integer"]})]
+
+    odd = ask(Odd)
+    assert len(odd.marks) == 2
+    assert (odd.merged, odd.several) == (0, 0)
+
+
 class Tree(BaseModel):
     label: str
-    left: Optional["Tree"]
-    children: list["Tree"]
+    left: Tree | None
+    children: list[Tree]
 
 
 class Step(BaseModel):
@@ -159,7 +170,7 @@ def test_what_rules_cannot_make_is_explained() -> None:
         code: str = Field(pattern=r"^[A-Z]{3}-\d{4}$")
 
     class Endless(BaseModel):
-        inner: "Endless"
+        inner: Endless
 
     with pytest.raises(ModelError, match=r"offline model can't make a value of Coded: .*code.*real model"):
         ask(Coded)

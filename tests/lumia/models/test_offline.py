@@ -1,4 +1,5 @@
 """The offline model: what it says to what, in six languages, and that nothing makes it stumble."""
+# ruff: noqa: E501  (one conversation, one line)
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ anything = st.text(st.characters(codec=None, exclude_categories=()), max_size=12
 
 
 def chat(*lines: str, role: str = "main") -> str:
-    """The answer to the last of `lines`; `Ann| text` is said by Ann, `bot| text` by the bot, `system| text` injected."""
+    """The answer to the last of `lines`: `Ann| text` is said by Ann, `bot| …` by the bot, `system| …` injected."""
     messages = [_message(line) for line in lines]
     return Models({}, {}, clock=lambda: NOON).chat(role, messages).text
 

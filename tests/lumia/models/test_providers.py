@@ -11,9 +11,10 @@ import pytest
 from pydantic import BaseModel
 
 from lumia.errors import ModelConfigError, ModelError
-from lumia.models import Models
+from lumia.models import Models, providers
 from lumia.models.messages import Message
 from lumia.models.providers import history_of
+from lumia.models.roles import resolve
 from tests.peers.openai_server import Fault, OpenAIServer, vector_of
 
 HELLO = [{"role": "user", "content": "hello"}]
@@ -141,6 +142,14 @@ def test_a_time_out_goes_to_the_fallback_model(server: OpenAIServer) -> None:
     assert "no answer within 0.3 s" in reply.attempts[0]
 
 
+def test_a_time_limit_of_the_client_itself_counts_as_a_time_out(server: OpenAIServer) -> None:
+    bot = models(server, fallback=["offline"], settings={"timeout": 0.2})
+    server.script(Fault.hang())
+    reply = bot.chat("main", HELLO)
+    assert (reply.offline, len(server.requests)) == (True, 1)
+    assert "timed out" in reply.attempts[0]
+
+
 def test_a_server_that_is_not_there_goes_to_the_fallback_model(server: OpenAIServer) -> None:
     with OpenAIServer() as gone:
         url = gone.url
@@ -223,6 +232,22 @@ def test_the_environment_alone_is_enough(server: OpenAIServer) -> None:
     environ = {"LUMIA_MODEL": "openai-chat:any", "LUMIA_MODEL_BASE_URL": server.url, "OPENAI_API_KEY": KEY}
     assert Models({}, environ).chat("small", HELLO).text == "hello"
     assert server.requests[0].headers["authorization"] == f"Bearer {KEY}"
+
+
+@pytest.mark.parametrize(
+    "model,environ,host",
+    [
+        ("openai-chat:x", {"OPENAI_API_KEY": KEY}, "api.openai.com"),
+        ("openai:x", {"OPENAI_API_KEY": KEY}, "api.openai.com"),
+        ("deepseek:x", {"DEEPSEEK_API_KEY": KEY}, "api.deepseek.com"),
+        ("moonshotai:x", {"MOONSHOTAI_API_KEY": KEY}, "api.moonshot.ai"),
+    ],
+)
+def test_a_known_provider_is_built_with_the_bots_own_key(model: str, environ: dict[str, str], host: str) -> None:
+    (candidate,) = resolve("main", {"main": {"model": model}}, environ).candidates
+    provider = providers._provider(candidate)
+    assert host in provider.base_url
+    assert provider.client.api_key == KEY
 
 
 def test_an_unknown_provider_explains_itself() -> None:

@@ -1,4 +1,4 @@
-"""A role's model comes from the environment, else from config, else it is offline; what is wrong is said before any call."""
+"""A role's model comes from the environment, else from config, else it is offline; problems show before any call."""
 
 from __future__ import annotations
 

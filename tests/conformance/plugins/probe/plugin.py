@@ -1,17 +1,19 @@
-"""Handlers that the conformance suite watches: each notes in the store what it saw, under the scope its content names."""
+"""Handlers that the conformance suite watches: each notes in the store what it saw, in the scope its content names."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import time
+from pathlib import Path
+from typing import Any
 
 import lumia
 
 QUICK = lumia.Retry(attempts=3, backoff=0.02)
 
 
-def note(content: lumia.Box, *what: object) -> None:
+def note(content: lumia.Box[Any], *what: object) -> None:
     lumia.store.append("seen", list(what), scope=content.into()["scope"], keep=10_000)
 
 
@@ -19,61 +21,61 @@ def note(content: lumia.Box, *what: object) -> None:
 
 
 @lumia.pipe.on("order", priv=200)
-def first(content: lumia.Box) -> None:
+def first(content: lumia.Box[Any]) -> None:
     note(content, "first")
     lumia.utils.next()
 
 
 @lumia.pipe.on("order", priv=50)
-def second(content: lumia.Box) -> None:
+def second(content: lumia.Box[Any]) -> None:
     note(content, "second")
     lumia.utils.next()
 
 
 @lumia.pipe.on("order", priv=50)
-def second_again(content: lumia.Box) -> None:
+def second_again(content: lumia.Box[Any]) -> None:
     note(content, "second_again")
     lumia.utils.next()
 
 
 @lumia.pipe.on("order", priv=-3)
-def last(content: lumia.Box) -> None:
+def last(content: lumia.Box[Any]) -> None:
     note(content, "last")
     lumia.utils.next()
 
 
 @lumia.pipe.on("stopping", priv=2)
-def stopper(content: lumia.Box) -> None:
+def stopper(content: lumia.Box[Any]) -> None:
     if content.into().get("why"):
         lumia.utils.stop(content.into()["why"])
 
 
 @lumia.pipe.on("stopping", priv=1)
-def never_reached(content: lumia.Box) -> None:
+def never_reached(content: lumia.Box[Any]) -> None:
     note(content, "reached")
 
 
 @lumia.pipe.on("changing", priv=3)
-def changes(content: lumia.Box) -> None:
+def changes(content: lumia.Box[Any]) -> None:
     value = content.into()
     value["n"] = value["n"] + 1
     lumia.utils.next(lumia.Box.any(value, meta=content.meta))
 
 
 @lumia.pipe.on("changing", priv=2)
-def edits_meta(content: lumia.Box) -> None:
+def edits_meta(content: lumia.Box[Any]) -> None:
     content.into()["n"] = 99
     content.meta["force_engage"] = True
     lumia.utils.next()
 
 
 @lumia.pipe.on("changing", priv=1)
-def sees(content: lumia.Box) -> None:
+def sees(content: lumia.Box[Any]) -> None:
     note(content, content.into()["n"], content.meta)
 
 
 @lumia.pipe.on("failing", priv=2, retry=QUICK)
-def fails(content: lumia.Box) -> None:
+def fails(content: lumia.Box[Any]) -> None:
     left = lumia.effect("count", lambda: None)
     assert left is None
     note(content, "never committed")
@@ -81,7 +83,7 @@ def fails(content: lumia.Box) -> None:
 
 
 @lumia.pipe.on("recovering", priv=1, retry=QUICK)
-def recovers(content: lumia.Box) -> None:
+def recovers(content: lumia.Box[Any]) -> None:
     value = content.into()
     paid = lumia.effect("paid call", count_call, value["file"])
     tries = count_call(value["file"] + ".tries")
@@ -99,13 +101,13 @@ def count_call(path: str) -> int:
 
 
 @lumia.pipe.on("twice", priv=1)
-def calls_next_twice(content: lumia.Box) -> None:
+def calls_next_twice(content: lumia.Box[Any]) -> None:
     lumia.utils.next()
     lumia.utils.next()
 
 
 @lumia.pipe.on("rubbish", priv=1)
-def returns_rubbish(content: lumia.Box) -> object:
+def returns_rubbish(content: lumia.Box[Any]) -> object:
     return {"not": "a box"}
 
 
@@ -115,36 +117,36 @@ def wants_text(content: lumia.Box[str]) -> None:
 
 
 @lumia.pipe.on("exits", priv=1)
-def exits(content: lumia.Box) -> None:
+def exits(content: lumia.Box[Any]) -> None:
     raise SystemExit("I leave")
 
 
 @lumia.pipe.on("async", priv=1)
-async def asynchronous(content: lumia.Box) -> None:
+async def asynchronous(content: lumia.Box[Any]) -> None:
     await asyncio.sleep(0)
     note(content, "async")
     lumia.utils.next()
 
 
 @lumia.pipe.on("async hangs", priv=1, timeout=0.2, retry=1)
-async def hangs(content: lumia.Box) -> None:
+async def hangs(content: lumia.Box[Any]) -> None:
     await asyncio.Event().wait()
 
 
 @lumia.pipe.on_re("glob.*.end", priv=5)
-def globbed(src: str, content: lumia.Box) -> None:
+def globbed(src: str, content: lumia.Box[Any]) -> None:
     note(content, src)
     lumia.utils.next()
 
 
 @lumia.pipe.on("elsewhere", priv=2)
-def here(content: lumia.Box) -> None:
+def here(content: lumia.Box[Any]) -> None:
     note(content, "here")
     lumia.utils.next()
 
 
 @lumia.pipe.on("elsewhere", priv=1, queue="slow")
-def there(content: lumia.Box) -> None:
+def there(content: lumia.Box[Any]) -> None:
     note(content, "there")
 
 
@@ -152,14 +154,14 @@ def there(content: lumia.Box) -> None:
 
 
 @lumia.pipe.on("opening", priv=1)
-def opens(content: lumia.Box) -> None:
-    file = open(content.into()["file"], "w+")
+def opens(content: lumia.Box[Any]) -> None:
+    file = Path(content.into()["file"]).open("w+")  # noqa: SIM115 (the Box closes it, that is the point)
     lumia.pipe.start("file", lumia.Box.any({"scope": content.into()["scope"], "file": file}))
     note(content, "closed before the commit", file.closed)
 
 
 @lumia.pipe.on("file", priv=2, retry=QUICK)
-def writes(content: lumia.Box) -> None:
+def writes(content: lumia.Box[Any]) -> None:
     value = content.into()
     value["file"].write("x")
     value["file"].flush()
@@ -169,7 +171,7 @@ def writes(content: lumia.Box) -> None:
 
 
 @lumia.pipe.on("file", priv=1)
-def reads(content: lumia.Box) -> None:
+def reads(content: lumia.Box[Any]) -> None:
     note(content, "in the file", os.path.getsize(content.into()["file"].name), "by", os.getpid() > 0)
 
 
@@ -177,7 +179,7 @@ def reads(content: lumia.Box) -> None:
 
 
 @lumia.pipe.on("lane", priv=2)
-def in_lane(content: lumia.Box) -> None:
+def in_lane(content: lumia.Box[Any]) -> None:
     value = content.into()
     note(content, value["n"], "begin")
     time.sleep(value.get("seconds", 0))
@@ -185,12 +187,12 @@ def in_lane(content: lumia.Box) -> None:
 
 
 @lumia.event.consumer("lane.child")
-def lane_child(content: lumia.Box) -> None:
+def lane_child(content: lumia.Box[Any]) -> None:
     note(content, content.into()["n"], "child")
 
 
 @lumia.pipe.on("families", priv=1)
-def parent(content: lumia.Box) -> None:
+def parent(content: lumia.Box[Any]) -> None:
     value = content.into()
     if value["depth"]:
         child = {**value, "depth": value["depth"] - 1}
@@ -200,17 +202,17 @@ def parent(content: lumia.Box) -> None:
 
 
 @lumia.pipe.on("crossing", priv=1)
-def crosses_lanes(content: lumia.Box) -> None:
+def crosses_lanes(content: lumia.Box[Any]) -> None:
     lumia.pipe.start("order", content, key="another lane")
 
 
 @lumia.pipe.on("detaching", priv=1)
-def detaches(content: lumia.Box) -> None:
+def detaches(content: lumia.Box[Any]) -> None:
     lumia.pipe.start("order", content, key="another lane", detach=True)
 
 
 @lumia.pipe.on("counting", priv=1)
-def counts(content: lumia.Box) -> None:
+def counts(content: lumia.Box[Any]) -> None:
     scope = content.into()["scope"]
     lumia.store.incr("n", scope=scope)
     lumia.store.incr("n", scope=scope)
@@ -219,7 +221,7 @@ def counts(content: lumia.Box) -> None:
 
 
 @lumia.pipe.on("conflicting", priv=1)
-def conflicts(content: lumia.Box) -> None:
+def conflicts(content: lumia.Box[Any]) -> None:
     scope = content.into()["scope"]
     lumia.store.append("fine", 1, scope=scope)
     lumia.store.append("seen", 1, scope=scope)
@@ -228,7 +230,7 @@ def conflicts(content: lumia.Box) -> None:
 
 
 @lumia.pipe.on("sending", priv=1)
-def sends(content: lumia.Box) -> None:
+def sends(content: lumia.Box[Any]) -> None:
     lumia.event.start("msg.send, dest=9.probe.group-1", lumia.Box.any({"text": "hello"}))
     lumia.event.start("msg.send, dest=9.probe.group-1", lumia.Box.any("plain"))
 
@@ -237,88 +239,88 @@ def sends(content: lumia.Box) -> None:
 
 
 @lumia.event.consumer("news", priv=1)
-def reads_late(content: lumia.Box) -> None:
+def reads_late(content: lumia.Box[Any]) -> None:
     note(content, "late", content.into()["text"])
 
 
 @lumia.event.consumer("news", priv=9)
-def reads_early(content: lumia.Box) -> None:
+def reads_early(content: lumia.Box[Any]) -> None:
     content.into()["text"] = "vandalised"
     content.meta["x"] = 1
     note(content, "early", content.into()["text"])
 
 
 @lumia.event.consumer("news.broken", priv=9, retry=QUICK)
-def breaks(content: lumia.Box) -> None:
+def breaks(content: lumia.Box[Any]) -> None:
     raise ValueError("can't read")
 
 
 @lumia.event.consumer("news.broken", priv=1)
-def reads_on(content: lumia.Box) -> None:
+def reads_on(content: lumia.Box[Any]) -> None:
     note(content, "read on")
 
 
 @lumia.event.consumer("news.flaky", priv=9, retry=QUICK)
-def flaky(content: lumia.Box) -> None:
+def flaky(content: lumia.Box[Any]) -> None:
     if count_call(content.into()["file"]) < 3:
         raise ValueError("not yet")
     note(content, "at last")
 
 
 @lumia.event.consumer("news.flaky", priv=1)
-def not_waiting(content: lumia.Box) -> None:
+def not_waiting(content: lumia.Box[Any]) -> None:
     note(content, "not waiting")
 
 
 @lumia.event.chain("refined", priv=5)
-def refines(content: lumia.Box) -> lumia.Box:
+def refines(content: lumia.Box[Any]) -> lumia.Box[Any]:
     value = content.into()
     value["text"] = value["text"].upper()
     return lumia.Box.any(value)
 
 
 @lumia.event.chain("refined", priv=4, retry=QUICK)
-def refining_fails(content: lumia.Box) -> lumia.Box:
+def refining_fails(content: lumia.Box[Any]) -> lumia.Box[Any]:
     raise ValueError("not today")
 
 
 @lumia.event.chain("refined", priv=3)
-def marks_it(content: lumia.Box) -> None:
+def marks_it(content: lumia.Box[Any]) -> None:
     content.meta["refined"] = True
 
 
 @lumia.event.consumer("refined", priv=1000)
-def sees_refined(content: lumia.Box) -> None:
+def sees_refined(content: lumia.Box[Any]) -> None:
     note(content, content.into()["text"], content.meta)
 
 
 @lumia.event.interceptor("guarded", priv=1)
-def guard(content: lumia.Box) -> None:
+def guard(content: lumia.Box[Any]) -> None:
     note(content, "guard")
     if content.into().get("bad"):
         lumia.utils.intercept("bad news")
 
 
 @lumia.event.interceptor_re("guarde*", priv=0)
-def second_guard(src: str, content: lumia.Box) -> None:
+def second_guard(src: str, content: lumia.Box[Any]) -> None:
     note(content, "second guard")
 
 
 @lumia.event.chain("guarded", priv=99)
-def guarded_chain(content: lumia.Box) -> None:
+def guarded_chain(content: lumia.Box[Any]) -> None:
     note(content, "chain")
 
 
 @lumia.event.consumer("guarded", priv=9999)
-def guarded_consumer(content: lumia.Box) -> None:
+def guarded_consumer(content: lumia.Box[Any]) -> None:
     note(content, "consumer")
 
 
 @lumia.event.interceptor("closed", retry=QUICK)
-def broken_guard(content: lumia.Box) -> None:
+def broken_guard(content: lumia.Box[Any]) -> None:
     raise RuntimeError("the guard is ill")
 
 
 @lumia.event.consumer("closed")
-def behind_broken_guard(content: lumia.Box) -> None:
+def behind_broken_guard(content: lumia.Box[Any]) -> None:
     note(content, "passed")

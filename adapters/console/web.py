@@ -1,0 +1,91 @@
+"""What the console mounts on the gateway: the page, its files, the login and the WebSocket."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from urllib.parse import parse_qs
+
+import lumia
+from lumia import gateway
+
+from . import session
+from .conversation import Conversation
+
+STATIC = Path(__file__).with_name("static")
+_TYPES = {
+    "console.css": "text/css; charset=utf-8",
+    "console.js": "text/javascript; charset=utf-8",
+    "trace.js": "text/javascript; charset=utf-8",
+    "icon.svg": "image/svg+xml",
+}
+_WRONG, _LATER = "That is not the token.", "Too many wrong tokens; wait a minute."
+LOGIN_NEEDED = 4401
+CLOSED = 4403
+
+
+@lumia.web.route("/console")
+async def page(request: gateway.Request) -> gateway.Response:
+    """Serve the chat page, or what stands before it."""
+    if "token" in request.query_params:
+        return _login(request, request.query_params["token"])
+    state = session.access(request)
+    if state == "open":
+        return _html("console.html")
+    return _html("login.html", 401) if state == "login" else _html("closed.html", 403)
+
+
+@lumia.web.route("/console/login", methods=["POST"])
+async def login(request: gateway.Request) -> gateway.Response:
+    """Take the login form."""
+    form = parse_qs((await request.body()).decode("utf-8", "replace"))
+    return _login(request, form.get("token", [""])[0])
+
+
+@lumia.web.route("/console/logout", methods=["POST"])
+async def logout(request: gateway.Request) -> gateway.Response:
+    """Forget the session."""
+    response = gateway.RedirectResponse("/console", 303)
+    response.delete_cookie(session.COOKIE, path="/console")
+    return response
+
+
+@lumia.web.route("/console/static/{name}")
+async def static(request: gateway.Request) -> gateway.Response:
+    """Serve one of the page's files."""
+    name = request.path_params["name"]
+    if name not in _TYPES:
+        raise gateway.HTTPException(404, "the console has no such file")
+    data = (STATIC / name).read_bytes()
+    tag = f'"{hashlib.sha256(data).hexdigest()[:16]}"'
+    headers = {"ETag": tag, "Cache-Control": "no-cache"}
+    if request.headers.get("if-none-match") == tag:
+        return gateway.Response(status_code=304, headers=headers)
+    return gateway.Response(data, media_type=_TYPES[name], headers=headers)
+
+
+@lumia.web.websocket("/console/ws")
+async def socket(websocket: gateway.WebSocket) -> None:
+    """Carry one page's conversation; the frames are described in docs/console.md."""
+    state = session.access(websocket)
+    await websocket.accept()
+    if state != "open":
+        await websocket.close(LOGIN_NEEDED if state == "login" else CLOSED, "log in at /console")
+        return
+    await Conversation(websocket).run()
+
+
+def _login(request: gateway.Request, token: str) -> gateway.Response:
+    if not session.attempts.allowed():
+        return _html("login.html", 429, _LATER, {"Retry-After": "60"})
+    if session.is_token(token):
+        return session.keep_in(gateway.RedirectResponse("/console", 303), secure=request.url.scheme == "https")
+    session.attempts.failed()
+    return _html("login.html", 401, _WRONG)
+
+
+def _html(
+    name: str, status: int = 200, message: str = "", headers: dict[str, str] | None = None
+) -> gateway.HTMLResponse:
+    text = (STATIC / name).read_text(encoding="utf-8")
+    return gateway.HTMLResponse(text.replace("<!--message-->", message), status, headers)

@@ -1,0 +1,114 @@
+"""What a source posts, and the message it becomes."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any, NoReturn
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+
+import lumia
+from lumia.payloads import Id, Text, escape_id, lane
+
+from . import target
+from .source import NAME, Source
+
+_CALLBACK_KEPT = 7 * 86400.0
+
+
+def _numbered(value: Any) -> Any:
+    return str(value) if type(value) is int else value
+
+
+def _short(value: str) -> str:
+    if len(escape_id(value)) > 256:
+        raise ValueError("at most 256 characters once escaped")
+    return value
+
+
+def _said(value: str) -> str:
+    if not value.strip():
+        raise ValueError("at least one character that is not a space")
+    return value
+
+
+ShortId = Annotated[Id, BeforeValidator(_numbered), AfterValidator(_short)]
+
+
+class Body(BaseModel):
+    """The JSON object of a post; ids may be given as whole numbers."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    text: Annotated[Text, AfterValidator(_said)]
+    sender_id: ShortId
+    group_id: ShortId | None = None
+    message_id: ShortId | None = None
+    callback_url: Annotated[str, Field(max_length=2048)] | None = None
+
+
+def read(data: bytes, source: Source) -> Body:
+    """Return the posted object; raises `lumia.errors.PayloadError` saying what is wrong, and where."""
+    body = lumia.payloads.parse(Body, _json(data), what="body")
+    if body.callback_url is not None:
+        target.check(body.callback_url, source.callback_hosts)
+    return body
+
+
+def _json(data: bytes) -> Any:
+    try:
+        return json.loads(data.decode("utf-8"), parse_constant=_no_constant)
+    except json.JSONDecodeError as error:
+        raise lumia.errors.PayloadError(
+            f"body: not JSON at line {error.lineno} column {error.colno}: {error.msg}"
+        ) from None
+    except UnicodeDecodeError as error:
+        raise lumia.errors.PayloadError(f"body: byte {error.start} is not UTF-8") from None
+    except (ValueError, RecursionError) as error:
+        raise lumia.errors.PayloadError(f"body: not JSON: {error}") from None
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON value")
+
+
+def submit(source: Source, body: Body) -> str:
+    """Accept a message and return its run id; the same message id again gives the same run.
+
+    The callback's address is written first, so a reply can never be quicker than it.
+    """
+    message_id = body.message_id or lumia.system.new_id()
+    msg = compose(source, body, message_id)
+    key = lane(NAME, source.name, msg["chat"]["kind"], msg["chat"]["id"])
+    if body.callback_url:
+        store = lumia.store.of(NAME)
+        store.set(callback_key(message_id), body.callback_url, scope=source.name, ttl=_CALLBACK_KEPT)
+    return lumia.pipe.start(
+        id="msg",
+        content=lumia.Box.any(msg, meta={"account": source.name, "chat": msg["chat"]}),
+        key=key,
+        dedup=lumia.payloads.dedup_key(key, message_id),
+        also=[("msg.webhook", lumia.Box.any({"source": source.name, **body.model_dump(exclude_none=True)}))],
+    )
+
+
+def callback_key(message_id: str) -> str:
+    """Return the store key of a message's callback, in its source's scope."""
+    return f"callback:{message_id}"
+
+
+def compose(source: Source, body: Body, message_id: str) -> dict[str, Any]:
+    """Return the `msg` payload; the chat's id begins with the source, so a reply finds its way back."""
+    kind, place = ("group", body.group_id) if body.group_id is not None else ("private", body.sender_id)
+    name = str(lumia.config.get("lumia").bot.name)
+    mentioned = lumia.payloads.names_bot(body.text, name)
+    return lumia.payloads.message(
+        platform=NAME,
+        account=source.name,
+        chat={"kind": kind, "id": f"{source.name}:{place}"},
+        sender={"id": body.sender_id, "name": body.sender_id},
+        text=body.text,
+        message_id=message_id,
+        mentions=[{"id": source.name, "name": name}] if mentioned else [],
+        mentions_bot=mentioned or kind == "private",
+    )

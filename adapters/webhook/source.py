@@ -1,0 +1,92 @@
+"""The sources of config/webhook.toml, and whether a request comes from one."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import logging
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import lumia
+
+NAME = "webhook"
+SIGNATURE = "X-Lumia-Signature"
+_NAMED = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_log = logging.getLogger("lumia.webhook")
+
+
+@dataclass(frozen=True)
+class Source:
+    """Who may post. token, secret: "" when there is none. rate: messages per minute, 0 for no limit."""
+
+    name: str
+    token: str = ""
+    secret: str = ""
+    callback_url: str = ""
+    callback_hosts: tuple[str, ...] = ()
+    rate: int = 0
+
+    def sent(self, headers: Mapping[str, str], signed: bytes) -> bool:
+        """Tell, in constant time, whether headers prove that this source sent `signed`."""
+        scheme, _, token = headers.get("authorization", "").partition(" ")
+        bearer = _same(token.strip(), self.token) and scheme.lower() == "bearer"
+        signature = _same(headers.get(SIGNATURE.lower(), ""), self.signature(signed) if self.secret else "")
+        return bearer or signature
+
+    def signature(self, data: bytes) -> str:
+        """Return the signature header of `data`, keyed with the secret, or with the token where there is none."""
+        key = (self.secret or self.token).encode("utf-8", "replace")
+        return "sha256=" + hmac.new(key, data, hashlib.sha256).hexdigest()
+
+
+def _same(given: str, wanted: str) -> bool:
+    equal = hmac.compare_digest(given.encode("utf-8", "replace"), wanted.encode("utf-8", "replace"))
+    return equal and bool(wanted)
+
+
+def find(name: str) -> Source | None:
+    """Return a configured source, or None."""
+    entry = _tables().get(name)
+    return _source(name, entry) if entry is not None and _NAMED.fullmatch(name) else None
+
+
+def how_to_add(name: str) -> str:
+    """Say that there is no such source, and how to make one."""
+    none = "no webhook source is configured" if not _tables() else "no webhook source has this name"
+    shown = name if _NAMED.fullmatch(name) else "shop"
+    return f'{none}; add one to config/webhook.toml: [sources.{shown}] with token = "…" or secret = "…"'
+
+
+def check() -> None:
+    """Log what is wrong with the configured sources."""
+    for name, entry in _tables().items():
+        source = _source(name, entry)
+        if not _NAMED.fullmatch(name):
+            _log.error("config/webhook.toml: source %r is not served, a name is 1 to 64 of A-Z a-z 0-9 _ . -", name)
+        elif not source.token and not source.secret:
+            _log.error("config/webhook.toml: [sources.%s] has neither token nor secret, so it refuses everything", name)
+
+
+def _tables() -> Mapping[str, Any]:
+    tables: Mapping[str, Any] = lumia.config.get(NAME).sources
+    return tables
+
+
+def _source(name: str, entry: Mapping[str, Any]) -> Source:
+    return Source(
+        name,
+        token=_secret(entry, "token"),
+        secret=_secret(entry, "secret"),
+        callback_url=str(entry.get("callback_url", "")),
+        callback_hosts=tuple(entry.get("callback_hosts", ())),
+        rate=int(entry.get("rate", 0)),
+    )
+
+
+def _secret(entry: Mapping[str, Any], key: str) -> str:
+    variable = str(entry.get(f"{key}_env", ""))
+    return os.environ.get(variable, "") if variable else str(entry.get(key, ""))

@@ -1,0 +1,68 @@
+"""What the webhook mounts on the gateway: posting a message, and asking what became of it."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from typing import Any
+
+import lumia
+from lumia import gateway
+
+from . import body as bodies
+from . import source as sources
+from .limits import rates, refusals
+from .source import NAME, Source
+
+
+@lumia.web.route("/webhook/{source}", methods=["POST"])
+async def post(request: gateway.Request) -> gateway.Response:
+    """Accept a message; the 202 comes after it is stored."""
+    source = _source(request)
+    data = await request.body()
+    await _authenticate(request, source, data)
+    wait = rates.take(source)
+    if wait:
+        raise gateway.HTTPException(429, "too many messages from this source", {"Retry-After": str(math.ceil(wait))})
+    run_id = await gateway.call(bodies.submit, source, bodies.read(data, source))
+    return gateway.JSONResponse({"run_id": run_id}, 202)
+
+
+@lumia.web.route("/webhook/{source}/runs/{run_id}")
+async def run(request: gateway.Request) -> gateway.Response:
+    """Tell what became of a message; the signature of this request is over its path."""
+    source = _source(request)
+    await _authenticate(request, source, request.scope.get("raw_path") or request.url.path.encode())
+    found = await gateway.call(_result, source, request.path_params["run_id"])
+    if found is None:
+        raise gateway.HTTPException(404, "this source has no such run, or it is no longer kept")
+    return gateway.JSONResponse(found)
+
+
+def _source(request: gateway.Request) -> Source:
+    name = request.path_params["source"]
+    source = sources.find(name)
+    if source is None:
+        raise gateway.HTTPException(404, sources.how_to_add(name))
+    return source
+
+
+async def _authenticate(request: gateway.Request, source: Source, signed: bytes) -> None:
+    if source.sent(request.headers, signed):
+        return
+    if refusals.note(source):
+        with contextlib.suppress(lumia.errors.BackendUnavailableError, gateway.BusyError):
+            await gateway.call(refusals.write)
+    raise gateway.HTTPException(
+        401,
+        "needs Authorization: Bearer <token>, or X-Lumia-Signature: sha256=<hex HMAC of the body, or of a GET's path>",
+        {"WWW-Authenticate": "Bearer"},
+    )
+
+
+def _result(source: Source, run_id: str) -> dict[str, Any] | None:
+    record = lumia.runtime.current().transport.run(run_id)
+    if record is None or not record.key.startswith(f"{NAME}:{lumia.payloads.escape_id(source.name)}:"):
+        return None
+    found = lumia.runs.result(run_id)
+    return None if found is None else {**found.as_dict(), "reason": found.reason}

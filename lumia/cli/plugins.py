@@ -1,0 +1,53 @@
+"""`lumia plugins`: what is loaded, and what is not and why."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from lumia.cli import output
+
+COLUMNS = ("name", "place", "version", "state", "reason")
+
+
+def plugins(as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list.")] = False) -> None:
+    """List the plugins and their state: loaded, failed or disabled.
+
+    Imports each plugin from its files without starting it, so it needs no running bot. A failure names file and line;
+    then the exit code is 1.
+
+    \b
+    Example:
+      lumia plugins
+      lumia plugins --json | jq '.[] | select(.state == "failed")'
+    """
+    rows = listed()
+    if as_json:
+        output.data(rows)
+    else:
+        output.table(COLUMNS, [[row[column] for column in COLUMNS] for row in rows])
+    if any(row["state"] == "failed" for row in rows):
+        raise typer.Exit(1)
+
+
+def listed() -> list[dict[str, Any]]:
+    """Return one dict per plugin folder; `reason` says for a failed one what happened at which file and line."""
+    from lumia.cli.opened import read_from_files
+    from lumia.config import ConfigStore
+    from lumia.discovery import discover
+    from lumia.paths import base, find_root
+
+    root = find_root()
+    disabled = tuple(ConfigStore(root).core.plugins.disabled)
+    with output.quiet(), read_from_files() as (loaded, _):
+        known = {name: plugin.version for name, plugin in loaded.plugins.items()}
+        failed = {failure.name: failure for failure in loaded.failures}
+    rows = []
+    for found in discover(base(), root, disabled):
+        failure = failed.get(found.name)
+        state = "disabled" if found.disabled else "failed" if found.error or found.name not in known else "loaded"
+        reason = str(failure or found.error or "") if state == "failed" else ""
+        version = known.get(found.name, "")
+        rows.append({"name": found.name, "place": found.where, "version": version, "state": state, "reason": reason})
+    return rows

@@ -1,0 +1,144 @@
+"""What plugins mount: their marked functions made into routes that can't break each other."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route, WebSocketRoute
+from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
+
+from lumia import system
+from lumia.errors import BackendUnavailableError, BoxTooLargeError, PayloadError
+
+if TYPE_CHECKING:
+    from lumia.marks import Mark
+    from lumia.runtime import Runtime
+
+RETRY_AFTER = "2"
+"""Seconds after which a client may try again while the broker is away."""
+RESERVED = ("/", "/healthz")
+_log = logging.getLogger("lumia.gateway")
+
+
+@dataclass(frozen=True)
+class Mount:
+    """One marked function of a plugin and where it is served. kind: route or websocket."""
+
+    kind: str
+    path: str
+    function: Callable[..., Any]
+    plugin: str
+    methods: tuple[str, ...] = ("GET",)
+
+    @classmethod
+    def of(cls, mark: Mark, function: Callable[..., Any], plugin: str) -> Mount:
+        """Return the mount that a mark asks for."""
+        return cls(mark.kind, mark.id, function, plugin, tuple(mark.options.get("methods", ("GET",))))
+
+
+def mounts_of(bot: Runtime) -> list[Mount]:
+    """Return what the loaded plugins of a bot mount, in load order."""
+    handlers = bot.plugins.handlers("route", "websocket") if bot.plugins is not None else []
+    return [Mount.of(handler.mark, handler.fn, handler.plugin) for handler in handlers]
+
+
+def routes_of(mounts: Iterable[Mount]) -> list[Route | WebSocketRoute]:
+    """Return starlette routes; a path that is taken stays with its first owner and the clash is logged."""
+    taken: dict[tuple[str, str, str], str] = {}
+    routes = [_route(mount) for mount in mounts if _claim(mount, taken)]
+    return sorted(routes, key=lambda route: "{" in route.path)
+
+
+def _claim(mount: Mount, taken: dict[tuple[str, str, str], str]) -> bool:
+    slots = [(mount.kind, mount.path, method) for method in (mount.methods if mount.kind == "route" else ("",))]
+    owners = {taken[slot] for slot in slots if slot in taken}
+    if mount.path in RESERVED:
+        owners.add("the gateway")
+    if owners:
+        _log.error("%s of plugin %s is not served: %s has it already", mount.path, mount.plugin, ", ".join(owners))
+        return False
+    taken.update(dict.fromkeys(slots, f"plugin {mount.plugin}"))
+    return True
+
+
+def _route(mount: Mount) -> Route | WebSocketRoute:
+    if mount.kind == "websocket":
+        return WebSocketRoute(mount.path, _guarded_socket(mount))
+    return Route(mount.path, _guarded(mount), methods=list(mount.methods))
+
+
+def _guarded(mount: Mount) -> Callable[[Request], Awaitable[Response]]:
+    async def endpoint(request: Request) -> Response:
+        try:
+            return await _respond(mount.function, request)
+        except HTTPException:
+            raise
+        except ClientDisconnect:
+            return Response(status_code=400)
+        except Exception as error:
+            return failure(error, f"{request.method} {mount.path} of plugin {mount.plugin}")
+
+    return endpoint
+
+
+async def _respond(function: Callable[..., Any], request: Request) -> Response:
+    answer = function(request) if inspect.iscoroutinefunction(function) else run_in_threadpool(function, request)
+    response = await answer
+    if not isinstance(response, Response):
+        raise TypeError(f"{function.__qualname__} returned {type(response).__name__}; a route returns a Response")
+    return response
+
+
+def failure(error: Exception, where: str) -> Response:
+    """Return the answer to a request that failed; what is unexpected is logged under the id the client is told."""
+    if isinstance(error, BackendUnavailableError):
+        _log.warning("%s: %s", where, error)
+        return refusal(503, "the queue can't be reached, nothing was accepted; try again", {"Retry-After": RETRY_AFTER})
+    if isinstance(error, BoxTooLargeError):
+        return refusal(413, str(error))
+    if isinstance(error, PayloadError):
+        return refusal(400, str(error))
+    error_id = system.new_id()
+    _log.error("%s failed, error id %s", where, error_id, exc_info=error)
+    return JSONResponse({"error": "internal error, see the gateway's log", "error_id": error_id}, 500)
+
+
+def refusal(status: int, why: str, headers: dict[str, str] | None = None) -> Response:
+    """Return `{"error": why}`."""
+    return JSONResponse({"error": why}, status, headers)
+
+
+def _guarded_socket(mount: Mount) -> Callable[[WebSocket], Awaitable[None]]:
+    async def endpoint(socket: WebSocket) -> None:
+        try:
+            await mount.function(socket)
+        except WebSocketDisconnect:
+            return
+        except Exception as error:
+            await _close_failed(socket, error, f"websocket {mount.path} of plugin {mount.plugin}")
+
+    return endpoint
+
+
+async def _close_failed(socket: WebSocket, error: Exception, where: str) -> None:
+    away = isinstance(error, BackendUnavailableError)
+    if away:
+        _log.warning("%s: %s", where, error)
+    else:
+        _log.error("%s failed, error id %s", where, system.new_id(), exc_info=error)
+    states = (socket.client_state, socket.application_state)
+    if WebSocketState.DISCONNECTED not in states:
+        await socket.close(1013 if away else 1011)
+
+
+def paths(routes: Sequence[Route | WebSocketRoute]) -> list[str]:
+    """Return the paths of routes, for the index page."""
+    return sorted({route.path for route in routes})

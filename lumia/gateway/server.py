@@ -1,0 +1,67 @@
+"""The gateway as a process: uvicorn around the application, draining on SIGTERM."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import socket
+from typing import TYPE_CHECKING, Any
+
+import uvicorn
+
+from lumia.errors import GatewayError
+from lumia.gateway.app import Gateway
+from lumia.gateway.settings import Settings
+
+if TYPE_CHECKING:
+    from lumia.runtime import Runtime
+
+_log = logging.getLogger("lumia.gateway")
+
+
+class Server(uvicorn.Server):
+    """A uvicorn server that sends WebSockets away with 1001 before it waits for requests in flight."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        settings = gateway.settings
+        super().__init__(
+            uvicorn.Config(
+                gateway, log_config=None, access_log=False, lifespan="off", server_header=False,
+                ws_max_size=settings.max_body, ws_per_message_deflate=False,
+                timeout_graceful_shutdown=max(1, int(settings.drain)),
+            )
+        )  # fmt: skip
+        self._gateway = gateway
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Stop listening, send WebSockets away, finish requests in flight."""
+        for server in self.servers:
+            server.close()
+        await self._gateway.drain()
+        await super().shutdown(sockets)
+
+
+def listen(settings: Settings) -> socket.socket:
+    """Return the listening socket; raises `GatewayError` when the address is taken or not this machine's."""
+    try:
+        family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+        return socket.create_server((settings.host, settings.port), family=family, backlog=2048)
+    except OSError as error:
+        raise GatewayError(
+            f"the gateway can't listen on {settings.host}:{settings.port}: {error.strerror or error}; stop "
+            "what uses the port, or set another `port` under [gateway] in config/lumia.toml"
+        ) from error
+
+
+def serve(bot: Runtime, settings: Settings) -> None:
+    """Serve until SIGTERM or SIGINT, then drain and return."""
+    server = Server(Gateway(bot, settings))
+    listening = listen(settings)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _handled)
+    _log.info("the gateway serves %s", settings.url)
+    server.run(sockets=[listening])
+
+
+def _handled(number: int, frame: Any) -> None:
+    """Ignore the signal that uvicorn raises again once it has drained, so that the process ends with code 0."""

@@ -1,0 +1,79 @@
+"""Open WebSockets, so that a draining gateway can close them with 1001 (going away) and browsers reconnect."""
+
+from __future__ import annotations
+
+import asyncio
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+GOING_AWAY = 1001
+
+
+class Sockets:
+    """ASGI middleware that knows the open WebSockets."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self._open: set[_Socket] = set()
+        self._all_closed = asyncio.Event()
+        self._all_closed.set()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one connection."""
+        if scope["type"] != "websocket":
+            await self._app(scope, receive, send)
+            return
+        socket = _Socket(receive, send)
+        self._open.add(socket)
+        self._all_closed.clear()
+        try:
+            await self._app(scope, socket.receive, socket.send)
+        finally:
+            self._open.discard(socket)
+            if not self._open:
+                self._all_closed.set()
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    async def go_away(self, seconds: float) -> None:
+        """Close every WebSocket with 1001 and wait until their functions have returned, at most that many."""
+        try:
+            async with asyncio.timeout(seconds):
+                # One client that is gone already, or takes nothing, must not keep the others from their close frame.
+                await asyncio.gather(*(socket.go_away() for socket in self._open), return_exceptions=True)
+                await self._all_closed.wait()
+        except TimeoutError:
+            return
+
+
+class _Socket:
+    """One WebSocket; after it was sent away its function sees a disconnect and can send nothing more."""
+
+    def __init__(self, receive: Receive, send: Send) -> None:
+        self._receive, self._send = receive, send
+        self._leaving = asyncio.Event()
+
+    async def send(self, message: Message) -> None:
+        """Pass a message on to the client."""
+        if not self._leaving.is_set():
+            await self._send(message)
+
+    async def receive(self) -> Message:
+        """Return the client's next message, or a disconnect when the gateway drains."""
+        incoming = asyncio.ensure_future(self._receive())
+        leaving = asyncio.ensure_future(self._leaving.wait())
+        try:
+            await asyncio.wait((incoming, leaving), return_when=asyncio.FIRST_COMPLETED)
+            if incoming.done():
+                return incoming.result()
+            return {"type": "websocket.disconnect", "code": GOING_AWAY, "reason": "the gateway is stopping"}
+        finally:
+            incoming.cancel()
+            leaving.cancel()
+
+    async def go_away(self) -> None:
+        """Close it."""
+        if not self._leaving.is_set():
+            self._leaving.set()
+            await self._send({"type": "websocket.close", "code": GOING_AWAY, "reason": "the gateway is stopping"})

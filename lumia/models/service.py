@@ -1,0 +1,272 @@
+"""`Models`: one bot's roles. Checks and cleans the request, goes through the effect ledger, tries model after model."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any
+
+from lumia.errors import ModelConfigError, ModelError
+from lumia.models.messages import Request, clean, read_messages, redact
+from lumia.models.reply import Reply, Usage, pack_vectors, schema_of, unpack_vectors
+from lumia.models.roles import CHAT_ROLES, EMBEDDING, OFFLINE, ROLES, Candidate, Plan, RoleInfo, describe, resolve
+
+if TYPE_CHECKING:
+    from lumia.models.bridge import Bridge
+
+log = logging.getLogger("lumia.models")
+
+Effect = Callable[..., Any]
+"""`effect(key, call, *args, policy="retry", kind="call", **kwargs)`: `lumia.effect` or one like it."""
+
+
+class Models:
+    """The model roles of one bot.
+
+    `settings` is the `[models]` section, read at every call, so a changed config takes effect at once. `environ` is
+    where names and keys are looked up. `effect` records every call (`lumia.effect`); without it calls are just made.
+    `clock` returns seconds since the epoch and `random` a number in [0, 1). Building it touches no network.
+    """
+
+    def __init__(
+        self,
+        settings: Mapping[str, Any],
+        environ: Mapping[str, str],
+        *,
+        effect: Effect | None = None,
+        clock: Callable[[], float] | None = None,
+        random: Callable[[], float] | None = None,
+        bot_name: str = "Lumia",
+    ) -> None:
+        self._settings, self._environ = settings, environ
+        self._effect = effect or _just_call
+        self._clock = clock or time.time
+        self._random = random or (lambda: 0.5)
+        self._bot_name = bot_name
+
+    def describe(self) -> list[RoleInfo]:
+        """Return what serves each role, and what is wrong with it; asks no server and shows no key."""
+        return [describe(resolve(role, self._settings, self._environ)) for role in ROLES]
+
+    def chat(
+        self,
+        role: str,
+        messages: Iterable[Mapping[str, Any]],
+        *,
+        system: str | None = None,
+        output_type: Any = str,
+        key: str | None = None,
+        settings: Mapping[str, Any] | None = None,
+        plugin_override: str | None = None,
+    ) -> Reply:
+        """Return the answer of `role` to `messages` (`[{"role": "user", "content": "…", "name"?: "…"}]`).
+
+        `output_type` may be anything pydantic validates. Inside a step the call is recorded under `key`, by default a
+        hash of role, models, messages and output schema: a retry of the step gets the recorded answer, and so does
+        a second identical request in the same step, unless each is given a `key` of its own. `settings` are model
+        settings (`temperature`, `max_tokens`, …) over those of the role; `plugin_override` is a model name that
+        takes the place of the role's own when it isn't empty.
+
+        Raises `ModelConfigError` for what won't get better (name, key, package, refused request), `ModelError`
+        naming every attempt when no model answered.
+        """
+        request, plan = self._prepare(role, messages, system, output_type, settings, plugin_override)
+
+        def call() -> dict[str, Any]:
+            return self._run(plan, request)
+
+        data = self._effect(key or _key(plan, request), call, policy="retry", kind="model")
+        return Reply.from_dict(data, output_type)
+
+    async def achat(
+        self,
+        role: str,
+        messages: Iterable[Mapping[str, Any]],
+        *,
+        system: str | None = None,
+        output_type: Any = str,
+        key: str | None = None,
+        settings: Mapping[str, Any] | None = None,
+        plugin_override: str | None = None,
+    ) -> Reply:
+        """Return what `chat` returns, without blocking the running loop."""
+        request, plan = self._prepare(role, messages, system, output_type, settings, plugin_override)
+
+        async def call() -> dict[str, Any]:
+            if plan.candidates[0].offline:
+                return self._offline(request, [], time.perf_counter()).as_dict()
+            return (await _bridge().arun(self._attempts(plan, request))).as_dict()
+
+        data = await self._effect(key or _key(plan, request), call, policy="retry", kind="model")
+        return Reply.from_dict(data, output_type)
+
+    def embed(self, texts: Sequence[str], role: str = EMBEDDING, *, key: str | None = None) -> list[list[float]]:
+        """Return one vector per text, at float32 precision (so a recorded vector equals a fresh one).
+
+        Raises what `chat` raises. The offline embedding has 256 dimensions and unit length.
+        """
+        plan, cleaned = self._prepare_embed(texts, role)
+
+        def call() -> dict[str, Any]:
+            began = time.perf_counter()
+            return _offline_vectors(plan, cleaned, began) or _bridge().run(self._embed(plan, cleaned, began))
+
+        data = self._effect(key or _embed_key(plan, cleaned), call, policy="retry", kind="model")
+        return unpack_vectors(data["vectors"])
+
+    async def aembed(self, texts: Sequence[str], role: str = EMBEDDING, *, key: str | None = None) -> list[list[float]]:
+        """Return what `embed` returns, without blocking the running loop."""
+        plan, cleaned = self._prepare_embed(texts, role)
+
+        async def call() -> dict[str, Any]:
+            began = time.perf_counter()
+            made = _offline_vectors(plan, cleaned, began)
+            if made is None:
+                made = await _bridge().arun(self._embed(plan, cleaned, began))
+            return made
+
+        data = await self._effect(key or _embed_key(plan, cleaned), call, policy="retry", kind="model")
+        return unpack_vectors(data["vectors"])
+
+    def _prepare_embed(self, texts: Sequence[str], role: str) -> tuple[Plan, list[str]]:
+        if role != EMBEDDING:
+            raise ModelConfigError(f"embed() works with the role {EMBEDDING!r}, not {role!r}")
+        if isinstance(texts, str):
+            raise ModelError("embed() takes a list of texts, not one string")
+        return self._plan(role, None), [clean(text) for text in texts]
+
+    def _prepare(
+        self,
+        role: str,
+        messages: Iterable[Mapping[str, Any]],
+        system: str | None,
+        output_type: Any,
+        settings: Mapping[str, Any] | None,
+        override: str | None,
+    ) -> tuple[Request, Plan]:
+        if role not in CHAT_ROLES:
+            raise ModelConfigError(f"there is no chat role {role!r}; the roles are {', '.join(CHAT_ROLES)}")
+        plan = self._plan(role, override)
+        merged = {**plan.settings, **(settings or {})}
+        return Request(role, read_messages(messages), clean(system) if system else None, output_type, merged), plan
+
+    def _plan(self, role: str, override: str | None) -> Plan:
+        plan = resolve(role, self._settings, self._environ, override)
+        if problem := plan.problem or plan.candidates[0].problem:
+            raise ModelConfigError(f"model role {role} ({plan.source}): {problem}")
+        return plan
+
+    def _run(self, plan: Plan, request: Request) -> dict[str, Any]:
+        if plan.candidates[0].offline:
+            return self._offline(request, [], time.perf_counter()).as_dict()
+        return _bridge().run(self._attempts(plan, request)).as_dict()
+
+    async def _attempts(self, plan: Plan, request: Request) -> Reply:
+        from lumia.models import providers
+
+        began = time.perf_counter()
+        failed: list[str] = []
+        for candidate in plan.candidates:
+            if candidate.offline:
+                return self._offline(request, failed, began)
+            done: Reply | None = await self._try(plan, candidate, failed, providers.chat, request)
+            if done is not None:
+                return replace(done, ms=_since(began), attempts=tuple(failed))
+        raise _nobody(plan, failed)
+
+    async def _try(
+        self, plan: Plan, candidate: Candidate, failed: list[str], ask: Callable[..., Any], *args: Any
+    ) -> Any:
+        """Return what `ask` gives; None, and a line in `failed`, when the next model is to be tried; else raise."""
+        from lumia.models import providers
+
+        began = time.perf_counter()
+        done = await providers.attempt(ask, candidate, plan.timeout, self._random, *args)
+        if not isinstance(done, providers.Failure):
+            return done
+        line = redact(f"{candidate.model} ({_since(began) / 1000:.1f} s): {done.reason}", self._secrets(plan))
+        failed.append(line)
+        if done.final:  # once a model before it has failed for a passing reason, trying again may help
+            kind = ModelConfigError if len(failed) == 1 else ModelError
+            raise kind(f"model role {plan.role} ({plan.source}): {'; '.join(failed)}. {done.final}")
+        log.warning("model role %s: %s", plan.role, line)
+        return None
+
+    def _offline(self, request: Request, failed: list[str], began: float) -> Reply:
+        from lumia.models import offline
+
+        text = offline.answer(request, clock=self._clock, bot_name=self._bot_name)
+        return Reply(None, text, OFFLINE, Usage(), 0.0, True, _since(began), tuple(failed))
+
+    async def _embed(self, plan: Plan, texts: list[str], began: float) -> dict[str, Any]:
+        from lumia.models import providers
+
+        failed: list[str] = []
+        for candidate in plan.candidates:
+            done = await self._try(plan, candidate, failed, providers.embed, texts, plan.settings)
+            if done is not None:
+                return _vectors(candidate.model, done.vectors, done.usage, done.cost, began)
+        raise _nobody(plan, failed)
+
+    def _secrets(self, plan: Plan) -> list[str]:
+        named = [self._environ.get(name, "").strip() for candidate in plan.candidates for name in candidate.key_env]
+        return [secret for secret in named if len(secret) >= 4]
+
+
+def _bridge() -> Bridge:
+    from lumia.models import bridge  # asyncio is loaded by the first call that needs it
+
+    return bridge.current()
+
+
+def _just_call(_key: str, call: Callable[[], Any], **_options: Any) -> Any:
+    return call()
+
+
+def _nobody(plan: Plan, failed: list[str]) -> ModelError:
+    tried = "; ".join(failed)
+    return ModelError(
+        f"model role {plan.role} ({plan.source}): no model answered: {tried}. "
+        f"Wait and try again, or add another model to `fallback` in [models.{plan.role}]"
+    )
+
+
+def _since(began: float) -> float:
+    return round((time.perf_counter() - began) * 1000, 3)
+
+
+def _offline_vectors(plan: Plan, texts: list[str], began: float) -> dict[str, Any] | None:
+    """The record of an embedding made here, or None when a server must be asked."""
+    if texts and not plan.candidates[0].offline:
+        return None
+    from lumia.models import vectors
+
+    return _vectors(OFFLINE, vectors.embed(texts), Usage(), 0.0, began)
+
+
+def _vectors(
+    model: str, vectors: Sequence[Sequence[float]], usage: Usage, cost: float | None, began: float
+) -> dict[str, Any]:
+    numbers = {"usage": asdict(usage), "cost": cost, "ms": _since(began)}
+    return {"model": model, "offline": model == OFFLINE, "vectors": pack_vectors(vectors), **numbers}
+
+
+def _key(plan: Plan, request: Request) -> str:
+    messages = [message.as_dict() for message in request.messages]
+    settings = dict(request.settings or {})
+    return _digest(plan, [messages, request.system, settings, schema_of(request.output_type)])
+
+
+def _embed_key(plan: Plan, texts: list[str]) -> str:
+    return _digest(plan, [texts, dict(plan.settings)])
+
+
+def _digest(plan: Plan, content: list[Any]) -> str:
+    from hashlib import blake2b
+
+    whole = [plan.role, [candidate.identity() for candidate in plan.candidates], *content]
+    digest = blake2b(json.dumps(whole, sort_keys=True, default=repr).encode(), digest_size=16).hexdigest()
+    return f"model:{plan.role}:{digest}"

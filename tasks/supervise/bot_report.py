@@ -1,0 +1,102 @@
+"""What is wrong with a bot's configuration, plugins and models, found out in a process of its own.
+
+`python -m tasks.supervise.bot_report ROOT` prints one JSON object. Plugins are imported, none is started; whatever they
+print, break or load ends with this process, so neither `lumia doctor` nor the supervisor carries it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from lumia.errors import LumiaError
+from tasks.supervise.account import shimmed
+
+_LIMIT = 60.0
+
+
+@dataclass(frozen=True)
+class BotReport:
+    """Problems as sentences. errors: of the whole bot; config: errors and config_warnings of its files; plugins: those
+    that don't load; offline: roles without a model; models: roles whose model can't be used."""
+
+    errors: tuple[str, ...] = ()
+    config: tuple[str, ...] = ()
+    config_warnings: tuple[str, ...] = ()
+    plugins: tuple[str, ...] = ()
+    plugin_warnings: tuple[str, ...] = ()
+    loaded: tuple[str, ...] = ()
+    offline: tuple[str, ...] = ()
+    models: tuple[str, ...] = ()
+    served: Mapping[str, str] | None = None
+
+
+def bot_report(base: Path, root: Path) -> BotReport:
+    """Look at the bot of `root`; a bot that can't even be opened is an error in the report."""
+    path = [str(base), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    try:
+        done = subprocess.run(
+            shimmed([sys.executable, "-m", "tasks.supervise.bot_report", str(root)], "--die", str(int(signal.SIGKILL))),
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(path)},
+            cwd="/",
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_LIMIT,
+            start_new_session=True,
+            check=False,
+        )
+        found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    except subprocess.TimeoutExpired:
+        return BotReport(
+            errors=(f"loading the plugins took more than {_LIMIT:g} s; one of them hangs while importing",)
+        )
+    except (ValueError, IndexError):
+        last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+        return BotReport(errors=(f"the bot can't be loaded: {last}",))
+    values: dict[str, Any] = {name: tuple(one) if isinstance(one, list) else one for name, one in found.items()}
+    return BotReport(**values)
+
+
+def look(root: Path) -> BotReport:
+    """Open the bot of `root` in this process, without any server, and say what is wrong."""
+    from lumia.inmemory import InMemoryTransport
+    from lumia.opening import open_bot
+
+    try:
+        bot = open_bot(root, load="all", start=False, transport=InMemoryTransport())
+    except LumiaError as error:
+        return BotReport(errors=(str(error),))
+    assert bot.config is not None
+    assert bot.plugins is not None
+    assert bot.models is not None
+    problems, roles = bot.config.problems(), bot.models.describe()
+    return BotReport(
+        config=tuple(str(one) for one in problems if one.severity == "error"),
+        config_warnings=tuple(str(one) for one in problems if one.severity != "error"),
+        plugins=tuple(str(failure) for failure in bot.plugins.failures),
+        plugin_warnings=tuple(bot.plugins.warnings),
+        loaded=tuple(sorted(bot.plugins.plugins)),
+        offline=tuple(role.role for role in roles if role.offline),
+        models=tuple(f"{role.role} ({role.model}): {role.problem}" for role in roles if role.problem),
+        served={role.role: role.model for role in roles},
+    )
+
+
+def main(root: Path) -> None:
+    """Print the report; what plugins print goes to stderr."""
+    with contextlib.redirect_stdout(sys.stderr):
+        report = look(root)
+    sys.stdout.write(json.dumps(asdict(report)) + "\n")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,45 @@
+"""What `lumia up` says beside its table: what an operator would want to know before the first message."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from lumia.errors import BackendUnavailableError
+from tasks.supervise.bot_report import BotReport, bot_report
+from tasks.supervise.resp import connect, info
+from tasks.supervise.state import UpState
+
+
+def notes(base: Path, root: Path, state: UpState) -> list[str]:
+    """Return lines about models without a provider, plugins that don't load, and a broker that forgets."""
+    report = bot_report(base, root)
+    return [*_of_models(report), *_of_bot(report), *_of_redis(state)]
+
+
+def _of_models(report: BotReport) -> Iterator[str]:
+    if report.offline:
+        everyone = report.served is not None and len(report.offline) == len(report.served)
+        who = "every role" if everyone else ", ".join(report.offline)
+        yield (
+            f"note: the offline model answers for {who}: rules, no LLM. For a real one set LUMIA_MODEL and its key, "
+            "or [models.<role>] in config/lumia.toml"
+        )
+    yield from (f"warning: model of {problem}" for problem in report.models)
+
+
+def _of_bot(report: BotReport) -> Iterator[str]:
+    for problem in (*report.errors, *report.config, *report.plugins):
+        yield f"warning: {problem}; see `lumia doctor`"
+
+
+def _of_redis(state: UpState) -> Iterator[str]:
+    """Warn about a server that was given by URL; our own one is started right."""
+    if not any(one.name == "redis" for one in state.services):
+        return
+    try:
+        with connect(state.redis_url) as redis:
+            if info(redis, "persistence").get("aof_enabled") != "1":
+                yield "warning: this Redis keeps no append-only file: its end loses accepted messages; set appendonly"
+    except BackendUnavailableError:
+        return

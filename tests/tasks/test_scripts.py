@@ -1,0 +1,407 @@
+"""The Lua scripts by themselves, on a real Valkey and on the fake Redis that `lumia.testing` ships."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lumia.errors import StaleClaimError, StaleRoutesError, StoreError
+from lumia.journal import JournalEntry
+from lumia.ports import Claim, Commit, DeadLetter, Limits, RunRequest, StepRecord, StoreOp
+from lumia.routes import Plan, PlanStep, Retry, Route, RouteTable
+from lumia.system import new_id
+from lumia.testing import fake_redis
+from tasks.transport import RedisTransport, connect
+
+STEPS = [PlanStep(f"p.s{n}", "pipe", "g1", "default", None, False, Retry()) for n in range(3)]
+PLAN = Plan.of(STEPS)
+
+
+@pytest.fixture(scope="module", params=["valkey", "fakeredis"])
+def url(request: pytest.FixtureRequest) -> Iterator[str]:
+    if request.param == "valkey":
+        yield request.getfixturevalue("valkey_server").url
+        return
+    with fake_redis() as found:
+        yield found
+
+
+@pytest.fixture
+def transport(url: str) -> Iterator[RedisTransport]:
+    redis = connect(url)
+    redis.flushdb()
+    found = RedisTransport(redis, worker="host:1:aa", limits=Limits(batch=16))
+    found.call("heartbeat", found.worker, 2500)
+    yield found
+    found.close()
+
+
+def request(run_id: str = "", **options: Any) -> RunRequest:
+    run_id = run_id or new_id()
+    return RunRequest(run_id, "pipe", "msg", PLAN, '{"j":1}', root_id=run_id, **{"attached": False, **options})
+
+
+def popped(transport: RedisTransport, list_: str = "default:3") -> tuple[str, int, int]:
+    """Pop the oldest message the way kombu does and return its arguments."""
+    envelope = json.loads(transport.redis.rpop(list_))
+    assert envelope["headers"]["task"] == "lumia.step"
+    run, step, seq = json.loads(envelope["body"])[0]
+    return run, step, seq
+
+
+def claimed(transport: RedisTransport, list_: str = "default:3") -> Claim:
+    claim = transport.claim(*popped(transport, list_))
+    assert claim is not None
+    return claim
+
+
+def done(claim: Claim, action: str = "next", **options: Any) -> Commit:
+    step = claim.plan.steps[claim.step]
+    entry = JournalEntry("step", claim.run_id, claim.root_id, claim.id, step=claim.step, handler=step.handler)
+    defaults: dict[str, Any] = {"index": claim.step + 1} if action == "next" else {}
+    if action == "end":
+        defaults["outcome"] = "done"
+    return Commit(action, StepRecord(step.handler, "next"), entry, **{**defaults, **options})
+
+
+def test_a_message_shows_the_handler_and_carries_three_arguments(transport: RedisTransport) -> None:
+    run = transport.start([request()])[0].run_id
+    envelope = json.loads(transport.redis.lindex("default:3", -1))
+    assert envelope["headers"]["shadow"] == "p.s0"
+    assert envelope["headers"]["id"] == f"{run}.0.1"
+    assert json.loads(envelope["body"])[0] == [run, 0, 1]
+
+
+def test_every_script_gives_the_first_answer_again(transport: RedisTransport) -> None:
+    one = request(dedup="d")
+    assert transport.start([one]) == transport.start([one])
+    message = popped(transport)
+    claim = transport.claim(*message)
+    assert claim is not None and transport.claim(*message) == claim
+    commit = done(claim, fuse=True, box='{"j":2}')
+    fused = transport.commit(claim, commit)
+    assert fused is not None and fused == transport.commit(claim, commit)
+    assert (fused.step, fused.attempt, fused.box) == (1, 1, '{"j":2}')
+    last = done(fused, "end")
+    assert transport.commit(fused, last) is transport.commit(fused, last) is None
+    record = transport.run(one.run_id)
+    assert record is not None and record.finished and len(record.steps) == 2
+
+
+def test_a_batched_answer_is_given_again_with_the_same_run(transport: RedisTransport) -> None:
+    transport.start([request()])
+    transport.start([request()])
+    claim = claimed(transport)
+    commit = done(claim, "end", batch=True)
+    follower = transport.commit(claim, commit)
+    assert follower is not None and transport.commit(claim, commit) == follower
+    assert follower.run_id != claim.run_id and transport.redis.llen("default:3") == 0
+
+
+def test_a_batch_takes_the_most_urgent_run_of_the_same_queue(transport: RedisTransport) -> None:
+    transport.start([request()])
+    claim = claimed(transport)
+    transport.start([request(priority=9)])
+    urgent = transport.start([request(priority=0)])[0].run_id
+    follower = transport.commit(claim, done(claim, "end", batch=True))
+    assert follower is not None and follower.run_id == urgent
+
+
+def test_a_batch_leaves_messages_that_are_not_its_own_alone(transport: RedisTransport) -> None:
+    transport.start([request()])
+    claim = claimed(transport)
+    transport.redis.lpush("default", "not json", '{"headers": {"task": "other"}}')
+    transport.start([request()])
+    assert transport.commit(claim, done(claim, "end", batch=True)) is None
+    assert transport.redis.llen("default") == 2
+
+
+def test_a_step_with_a_hard_limit_is_never_batched_and_its_message_carries_the_limit(transport: RedisTransport) -> None:
+    hard = Plan.of([replace(STEPS[0], hard=True, timeout=7.0)])
+    transport.start([request()])
+    claim = claimed(transport)
+    transport.start([replace(request(), plan=hard)])
+    envelope = json.loads(transport.redis.lindex("default:3", -1))
+    assert envelope["headers"]["timelimit"] == [7, None]
+    assert transport.commit(claim, done(claim, "end", batch=True)) is None
+
+
+def test_a_copy_too_many_is_dropped(transport: RedisTransport) -> None:
+    transport.start([request()])
+    run, step, seq = popped(transport)
+    other = RedisTransport(transport.redis, worker="host:2:bb")
+    assert transport.claim(run, step, seq) is not None
+    assert other.claim(run, step, seq) is None
+    assert transport.health().counters["dropped"] == 1
+
+
+def test_a_fenced_worker_changes_nothing(transport: RedisTransport) -> None:
+    run = transport.start([request()])[0].run_id
+    old = claimed(transport)
+    transport.redis.zadd("lumia:claims", {run: 1})  # long overdue
+    told = transport.call("reap", 5000, 2000, 1000, 1000, "default:3")
+    assert told[1] == 1 and told[3].decode().endswith("overdue")
+    new = claimed(transport)
+    assert (new.attempt, new.token > old.token) == (2, True)
+    before = transport.redis.hgetall(f"lumia:r:{run}")
+    with pytest.raises(StaleClaimError):
+        transport.commit(old, done(old, store=(StoreOp("set", "p//x", "1"),), box='{"j":666}'))
+    assert transport.redis.hgetall(f"lumia:r:{run}") == before
+    assert transport.read("p//x") == ("none", None)
+    assert transport.health().counters["stale"] == 1
+
+
+def test_a_refused_store_write_leaves_everything_as_it_was(transport: RedisTransport) -> None:
+    run = transport.start([request()])[0].run_id
+    claim = claimed(transport)
+    transport.write([StoreOp("append", "p//list", "1", keep=5)])
+    ops = (StoreOp("set", "p//fine", "1"), StoreOp("incr", "p//list", "1"))
+    with pytest.raises(StoreError, match="list"):
+        transport.commit(claim, done(claim, store=ops))
+    assert transport.read("p//fine") == ("none", None)
+    assert transport.run(run).state == "claimed"  # type: ignore[union-attr]
+
+
+def test_claims_of_a_silent_process_are_taken_only_after_heartbeats_flowed(transport: RedisTransport) -> None:
+    transport.start([request()])
+    claimed(transport)
+    transport.redis.zrem("lumia:workers", transport.worker)
+    assert transport.call("reap", 5000, 2000, 1000, 1000, "default:3")[0] == 0  # the beats have just begun
+    transport.redis.set("lumia:beat:since", 1)
+    assert transport.call("reap", 5000, 2000, 1000, 1000, "default:3")[0] == 1
+    assert claimed(transport).attempt == 2
+
+
+def test_a_live_process_keeps_its_claims(transport: RedisTransport) -> None:
+    transport.start([request()])
+    claimed(transport)
+    transport.redis.set("lumia:beat:since", 1)
+    assert transport.call("reap", 5000, 2000, 1000, 1000, "default:3")[:3] == [0, 0, 0]
+
+
+def test_a_vanished_message_comes_back_once_and_costs_no_attempt(transport: RedisTransport) -> None:
+    lost = transport.start([request()])[0].run_id
+    popped(transport)
+    transport.start([request()])
+    assert transport.call("reap", 5000, -1, 1000, 1000, "default:3")[2] == 0  # first noticed
+    assert [transport.call("reap", 5000, -1, 1000, 1000, "default:3")[2] for _ in range(3)] == [1, 0, 0]
+    claims = [claimed(transport), claimed(transport)]
+    assert {claim.run_id: claim.attempt for claim in claims}[lost] == 1
+
+
+def test_healthy_messages_are_never_called_vanished(transport: RedisTransport) -> None:
+    for _ in range(50):
+        transport.start([request()])
+    for _ in range(10):
+        claimed(transport)
+    for _ in range(3):
+        assert transport.call("reap", 5000, -1, 1000, 1000, "default:3")[2] == 0
+
+
+def test_a_retry_waits_and_holds_its_lane(transport: RedisTransport) -> None:
+    first = transport.start([request(key="k")])[0].run_id
+    second = transport.start([request(key="k")])[0].run_id
+    claim = claimed(transport)
+    transport.commit(claim, done(claim, "retry", delay=3600))
+    assert (transport.run(first).state, transport.run(second).state) == ("delayed", "waiting")  # type: ignore[union-attr]
+    assert transport.call("move") > 3_500_000
+    transport.redis.zadd("lumia:delayed", {first: 1})
+    transport.call("move")
+    again = claimed(transport)
+    assert (again.run_id, again.attempt) == (first, 2)
+    transport.commit(again, done(again, "end"))
+    assert claimed(transport).run_id == second
+
+
+def test_a_step_handed_back_costs_no_attempt(transport: RedisTransport) -> None:
+    run = transport.start([request()])[0].run_id
+    claim = claimed(transport)
+    transport.commit(claim, done(claim, "handback", delay=0.001))
+    transport.redis.zadd("lumia:delayed", {run: 1})
+    transport.call("move")
+    again = claimed(transport)
+    assert (again.attempt, again.handbacks) == (1, 1)
+    assert transport.run(run).steps == ()  # type: ignore[union-attr]
+
+
+def test_a_lane_is_held_until_the_last_attached_child_has_ended(transport: RedisTransport) -> None:
+    root = transport.start([request(key="k")])[0].run_id
+    waiting = transport.start([request(key="k")])[0].run_id
+    claim = claimed(transport)
+    child = replace(request(key="k"), parent=root, cause=f"{root}/0", root_id=root, attached=True, inside=True)
+    transport.commit(claim, done(claim, "end", children=(child,)))
+    assert transport.run(root).state == "ended"  # type: ignore[union-attr]
+    its = claimed(transport)
+    assert its.run_id == child.run_id and transport.redis.llen("default:3") == 0
+    transport.commit(its, done(its, "end"))
+    assert transport.run(root).finished and claimed(transport).run_id == waiting  # type: ignore[union-attr]
+
+
+def test_a_cancelled_run_ends_at_its_next_commit(transport: RedisTransport) -> None:
+    run = transport.start([request()])[0].run_id
+    claim = claimed(transport)
+    assert transport.cancel(run, "enough")
+    assert transport.commit(claim, done(claim, fuse=True)) is None
+    record = transport.run(run)
+    assert record is not None and (record.outcome, record.reason) == ("cancelled", "enough")
+
+
+def test_dead_letters_keep_the_box_and_are_listed_newest_first(transport: RedisTransport) -> None:
+    for number in range(3):
+        transport.start([request()])
+        claim = claimed(transport)
+        letter = DeadLetter(claim.run_id, 0, "p.s0", "msg", "", f"error {number}", 3, claim.box, float(number))
+        transport.commit(claim, done(claim, "end", outcome="failed", dead=letter))
+    assert next(letter.error for letter in transport.dead()) == "error 2"
+    assert transport.dead()[0].box == '{"j":1}' and transport.health().counters["dead"] == 3
+
+
+def test_a_resource_whose_process_died_is_in_the_dead_letters(transport: RedisTransport) -> None:
+    run = transport.start([request(arc=True)])[0].run_id
+    assert transport.begin_inline(run).arc and transport.redis.llen("default:3") == 0
+    transport.redis.set("lumia:beat:since", 1)
+    transport.redis.zrem("lumia:workers", transport.worker)
+    transport.call("reap", 5000, 2000, 1000, 1000)
+    record = transport.run(run)
+    assert record is not None and (record.outcome, record.reason) == ("failed", "arc lost")
+    assert "live resource" in transport.dead()[0].error
+
+
+def test_plans_made_with_an_old_route_table_are_refused(transport: RedisTransport) -> None:
+    table = RouteTable(0, (Route("pipe", "msg", "p.s0", "p"),), (), {"p": "g1"})
+    number = transport.publish(table).number
+    assert transport.publish(table).number == number
+    newer = transport.publish(replace(table, plugins={"p": "g2"})).number
+    with pytest.raises(StaleRoutesError):
+        transport.start([request()], routes=number)
+    assert transport.start([request()], routes=newer)
+    assert transport.routes().plugins == {"p": "g2"}  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("text", ["\u0000", "é漢字🎉", '"]}\\', "' OR 1", "a" * 5000])
+def test_awkward_text_survives_in_names_and_reasons(transport: RedisTransport, text: str) -> None:
+    id_ = f"msg {text}"
+    run = transport.start([replace(request(), id=id_)])[0].run_id
+    claim = claimed(transport)
+    transport.commit(
+        claim, done(claim, "end", outcome="failed", reason=text, store=(StoreOp("set", f"p//{text}", "1"),))
+    )
+    record = transport.run(run)
+    assert record is not None and (record.id, record.reason) == (id_, text)
+    assert transport.read(f"p//{text}") == ("value", "1")
+
+
+def test_finished_runs_are_forgotten_after_a_while(transport: RedisTransport) -> None:
+    run = transport.start([request()])[0].run_id
+    claim = claimed(transport)
+    transport.commit(claim, done(claim, "end"))
+    for kind in ("r", "b"):
+        assert 0 < transport.redis.ttl(f"lumia:{kind}:{run}") <= transport.limits.keep_runs
+
+
+def test_nothing_is_left_behind_when_all_is_done(transport: RedisTransport) -> None:
+    for number in range(5):
+        transport.start([request(key=f"k{number % 2}")])
+    for _ in range(5):
+        claim = claimed(transport)
+        transport.commit(claim, done(claim, "end"))
+    left = {key.decode() for key in transport.redis.keys("*")}
+    assert {key for key in left if not key.startswith(("lumia:r:", "lumia:b:"))} == {
+        "lumia:seq", "lumia:token", "lumia:journal", "lumia:plans", "lumia:workers", "lumia:beat:last",
+        "lumia:beat:since",
+    }  # fmt: skip
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.sampled_from(["start", "claim", "next", "end", "retry", "reap", "move", "resend"]), max_size=40))
+def test_whatever_happens_lanes_keep_order_and_nothing_is_lost_or_doubled(actions: list[str]) -> None:
+    with fake_redis_once() as transport:
+        transport.redis.flushdb()
+        world = World(transport)
+        for action in actions:
+            getattr(world, action)()
+        world.finish()
+        assert world.ended == world.started
+
+
+class World:
+    """One lane and one worker, driven at random; remembers what must be true."""
+
+    def __init__(self, transport: RedisTransport) -> None:
+        self.transport = transport
+        self.started: list[str] = []
+        self.ended: list[str] = []
+        self.held: Claim | None = None
+        self.last: tuple[Claim, Commit] | None = None
+
+    def start(self) -> None:
+        self.started.append(self.transport.start([request(key="lane")])[0].run_id)
+
+    def claim(self) -> None:
+        if self.held is None and self.transport.redis.llen("default:3"):
+            self.held = self.transport.claim(*popped(self.transport))
+
+    def _commit(self, action: str, **options: Any) -> None:
+        if self.held is None:
+            return
+        claim = self.held
+        last = claim.step + 1 == len(PLAN.steps)
+        action = "end" if action == "next" and last else action
+        commit = done(claim, action, **options)
+        self.transport.commit(claim, commit)
+        self.held, self.last = None, (claim, commit)
+        if action == "end":
+            self.ended.append(claim.run_id)
+
+    def next(self) -> None:
+        self._commit("next")
+
+    def end(self) -> None:
+        self._commit("end")
+
+    def retry(self) -> None:
+        self._commit("retry", delay=0.0)
+
+    def reap(self) -> None:
+        self.transport.call("reap", 5000, -1, 60_000, 1000, "default:3")
+
+    def move(self) -> None:
+        self.transport.call("move")
+
+    def resend(self) -> None:
+        if self.last is not None:
+            claim, commit = self.last
+            try:
+                self.transport.commit(claim, commit)
+            except StaleClaimError:
+                assert self.held is not None or commit.action != "end"
+
+    def finish(self) -> None:
+        for _ in range(len(self.started) * 8 + 8):
+            self.move()
+            self.claim()
+            self.next()
+
+
+_fake: list[Any] = []
+
+
+def fake_redis_once() -> Any:
+    """One fake Redis for all examples of the property test."""
+    from contextlib import contextmanager
+
+    @contextmanager
+    def found() -> Iterator[RedisTransport]:
+        if not _fake:
+            from fakeredis import FakeRedis
+
+            _fake.append(FakeRedis())
+        yield RedisTransport(_fake[0], worker="host:1:aa", limits=Limits())
+
+    return found()

@@ -1,0 +1,141 @@
+"""The worker as operators see it: names in Celery's events, queues of plugins, schedules of its own."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from celery import Celery as CeleryApp
+
+import lumia
+from lumia.paths import base
+from lumia.runtime import Runtime
+from tests.support import servers
+from tests.support.wait import until
+from tests.support.workers import bot_root, opened, worker, write_plugin
+
+CODE = """
+import os
+
+import lumia
+
+
+def stage(n: int):
+    def run(content: lumia.Box) -> None:
+        lumia.utils.next()
+    run.__name__ = f"stage{n}"
+    return lumia.pipe.on("four", priv=9 - n)(run)
+
+
+for number in range(4):
+    stage(number)
+
+
+@lumia.pipe.on("broken", retry=1)
+def broken(content: lumia.Box) -> None:
+    raise RuntimeError("as planned")
+
+
+@lumia.pipe.on("heavy", queue="heavy")
+def heavy(content: lumia.Box) -> None:
+    lumia.store.set("pid", os.getpid())
+"""
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    folder = bot_root(tmp_path / "bot")
+    write_plugin(folder, "staged", CODE)
+    return folder
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> Iterator[str]:
+    with servers.valkey(tmp_path / "valkey") as server:
+        yield server.url
+
+
+@pytest.fixture
+def bot(root: Path, url: str) -> Iterator[Runtime]:
+    with opened(root, url) as runtime:
+        yield runtime
+
+
+class Events:
+    """What Flower would see: Celery's task events as they arrive."""
+
+    def __init__(self, url: str) -> None:
+        self.seen: list[dict[str, Any]] = []
+        self.app = CeleryApp("watcher", broker=url, set_as_current=False)
+        self.receiver: Any = None
+        self.thread = threading.Thread(target=self._watch, daemon=True)
+
+    def _watch(self) -> None:
+        with self.app.connection_for_read() as connection:
+            self.receiver = self.app.events.Receiver(connection, handlers={"*": self.seen.append})
+            self.receiver.capture(limit=None, timeout=None, wakeup=False)
+
+    def __enter__(self) -> Events:
+        self.thread.start()
+        until(lambda: any(event["type"] == "worker-heartbeat" for event in self.seen), timeout=20)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.receiver.should_stop = True
+
+    def of(self, kind: str, run_id: str) -> list[dict[str, Any]]:
+        return [event for event in list(self.seen) if event["type"] == kind and event["uuid"].startswith(run_id)]
+
+
+@pytest.mark.parametrize("pool", ["threads", "processes"])
+def test_every_step_shows_under_its_handlers_name_fused_or_not(bot: Runtime, root: Path, url: str, pool: str) -> None:
+    args = ["-P", "processes", "--concurrency", "2"] if pool == "processes" else []
+    with worker(root, url, *args), Events(url) as events:
+        run = lumia.pipe.start("four", lumia.Box.any(1))
+        assert lumia.runs.wait(run, 20).outcome == "done"
+        until(lambda: len(events.of("task-succeeded", run)) == 4, timeout=10)
+        names = [event["name"] for event in events.of("task-received", run)]
+        assert sorted(names) == [f"staged.stage{n}" for n in range(4)]
+        assert len({event["uuid"] for event in events.of("task-succeeded", run)}) == 4
+
+
+def test_a_failed_step_shows_as_failed_with_its_error(bot: Runtime, root: Path, url: str) -> None:
+    with worker(root, url), Events(url) as events:
+        run = lumia.pipe.start("broken", lumia.Box.any(1))
+        lumia.runs.wait(run, 20)
+        failed = until(lambda: events.of("task-failed", run), timeout=10)
+        assert "as planned" in failed[0]["exception"]
+
+
+def test_a_worker_can_be_given_the_queue_of_a_plugin_alone(bot: Runtime, root: Path, url: str) -> None:
+    with worker(root, url, "-Q", "default", name="light"):
+        run = lumia.pipe.start("heavy", lumia.Box.any(1))
+        four = lumia.pipe.start("four", lumia.Box.any(1))
+        assert lumia.runs.wait(four, 20).outcome == "done"
+        assert lumia.runs.result(run).outcome is None  # type: ignore[union-attr]
+        with worker(root, url, "-Q", "heavy", name="heavy") as heavy:
+            assert lumia.runs.wait(run, 20).outcome == "done"
+            assert lumia.store.of("staged").get("pid") == heavy.process.pid
+
+
+def test_a_broken_plugin_is_reported_and_the_others_work(bot: Runtime, root: Path, url: str) -> None:
+    write_plugin(root, "crooked", "import lumia\n\ndef oops(:\n")
+    with worker(root, url) as running:
+        assert "crooked" in running.text and "plugin.py:3" in running.text
+        assert lumia.runs.wait(lumia.pipe.start("four", lumia.Box.any(1)), 20).outcome == "done"
+
+
+def test_without_a_broker_the_command_says_so_in_one_line(root: Path) -> None:
+    import subprocess
+    import sys
+
+    env = {**os.environ, "LUMIA_ROOT": str(root)}
+    env.pop("LUMIA_REDIS_URL", None)
+    command = [sys.executable, "-m", "celery", "--workdir", str(base()), "-A", "tasks", "worker"]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=30)
+    assert done.returncode != 0
+    assert "lumia up" in done.stderr and "Traceback" not in done.stderr
