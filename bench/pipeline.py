@@ -20,6 +20,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 from redis import Redis
 
@@ -86,7 +87,7 @@ def lumia_figure(folder: Path, url: str, total: int, *, fused: bool) -> Figure:
     write_plugin(root, "noop", (Path(__file__).parent / "noop_plugin.py").read_text())
     env = {**os.environ, "LUMIA_ROOT": str(root), "LUMIA_REDIS_URL": url}
     os.environ["LUMIA_REDIS_URL"] = url
-    redis = Redis.from_url(url)
+    redis: Any = Redis.from_url(url)
     redis.flushdb()
     bot = open_bot(root)
     try:
@@ -106,7 +107,7 @@ def lumia_figure(folder: Path, url: str, total: int, *, fused: bool) -> Figure:
 
 def chain_figure(folder: Path, url: str, total: int, pool: str) -> Figure:
     """Measure the Celery chain on a pool."""
-    redis = Redis.from_url(url)
+    redis: Any = Redis.from_url(url)
     redis.flushdb()
     os.environ["BENCH_REDIS_URL"] = url
     from bench.chain_app import start
@@ -144,12 +145,13 @@ def main() -> None:
         folder = Path(name)
         with servers.valkey(folder / "valkey") as server:
             figures = []
-            for measure in (
+            contenders: list[Callable[[], Figure]] = [
                 lambda: lumia_figure(folder, server.url, total, fused=True),
                 lambda: lumia_figure(folder, server.url, total, fused=False),
                 lambda: chain_figure(folder, server.url, total // 2, "threads"),
                 lambda: chain_figure(folder, server.url, total // 2, "solo"),
-            ):
+            ]
+            for measure in contenders:
                 figures.append(measure())
                 print(f"{figures[-1].name}: {figures[-1].done:.0f} messages/s", file=sys.stderr)
             report(figures, total)

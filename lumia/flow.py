@@ -8,10 +8,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lumia.errors import BoxError, EffectError, FlowError, PayloadError, StoreError
+from lumia.errors import BoxError, EffectError, FlowError, ModelConfigError, PayloadError, StoreError
 from lumia.routes import Plan, PlanStep
 
-PERMANENT: tuple[type[BaseException], ...] = (FlowError, BoxError, EffectError, PayloadError, StoreError)
+PERMANENT: tuple[type[BaseException], ...] = (
+    FlowError,
+    BoxError,
+    EffectError,
+    PayloadError,
+    StoreError,
+    ModelConfigError,
+)
 """Errors a retry can't mend: they go to the dead letters at once."""
 
 

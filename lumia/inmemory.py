@@ -13,8 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from lumia.errors import RunTimeoutError, StaleClaimError, StaleRoutesError, StoreError, UnknownRunError
-from lumia.journal import JournalEntry
+from lumia.errors import PayloadError, RunTimeoutError, StaleClaimError, StaleRoutesError, UnknownRunError
+from lumia.inmemory_store import Values
+from lumia.journal import JournalEntry, clean
 from lumia.ports import (
     Claim,
     Commit,
@@ -56,6 +57,10 @@ class _Run:
     last: tuple[tuple[int, int], Claim | None] | None = None
 
 
+MAX_FINISHED = 20_000
+"""Finished runs that are kept at most, however short the time they are to be kept."""
+
+
 class InMemoryTransport:
     """Implements `lumia.ports.Transport`. Safe for threads; nothing outlives the object."""
 
@@ -70,9 +75,9 @@ class InMemoryTransport:
         self._lanes: dict[str, deque[str]] = {}
         self._holders: dict[str, str] = {}
         self._dedup: dict[str, tuple[str, float]] = {}
-        self._effects: dict[tuple[str, str], EffectRecord] = {}
-        self._values: dict[str, tuple[str, Any, float | None]] = {}
-        self._journal: deque[JournalEntry] = deque(maxlen=self.limits.journal_entries)
+        self._effects: dict[str, dict[str, EffectRecord]] = {}
+        self._values = Values(self.clock)
+        self._journal: deque[JournalEntry] = deque()
         self._dead: deque[DeadLetter] = deque(maxlen=10_000)
         self._table: RouteTable | None = None
         self._counter = itertools.count(1)
@@ -100,11 +105,11 @@ class InMemoryTransport:
             return request.run_id
         if not request.dedup:
             return None
-        run_id, until = self._dedup.get(request.dedup, ("", 0.0))
-        if run_id and until > self.clock.now():
-            return run_id
-        self._dedup[request.dedup] = (request.run_id, self.clock.now() + self.limits.dedup_window)
-        return None
+        now = self.clock.monotonic()
+        while self._dedup and next(iter(self._dedup.values()))[1] <= now:
+            del self._dedup[next(iter(self._dedup))]
+        known = self._dedup.setdefault(request.dedup, (request.run_id, now + self.limits.dedup_window))[0]
+        return known if known != request.run_id else None
 
     def _begin(self, request: RunRequest) -> None:
         run = _Run(request, request.box, self.clock.now(), attempt=request.attempt)
@@ -147,7 +152,7 @@ class InMemoryTransport:
 
     def _postpone(self, run: _Run, delay: float) -> None:
         run.state = "delayed"
-        heapq.heappush(self._delayed, (self.clock.now() + delay, next(self._counter), run.request.run_id))
+        heapq.heappush(self._delayed, (self.clock.monotonic() + delay, next(self._counter), run.request.run_id))
 
     # --- executing
 
@@ -164,12 +169,12 @@ class InMemoryTransport:
             return None
 
     def next_due(self) -> float | None:
-        """Return when the next delayed run is due, in seconds since 1970."""
+        """Return in how many seconds the next delayed run is due, None when there is none."""
         with self._changed:
-            return self._delayed[0][0] if self._delayed else None
+            return max(0.0, self._delayed[0][0] - self.clock.monotonic()) if self._delayed else None
 
     def _move(self) -> None:
-        while self._delayed and self._delayed[0][0] <= self.clock.now():
+        while self._delayed and self._delayed[0][0] <= self.clock.monotonic():
             run = self._runs.get(heapq.heappop(self._delayed)[2])
             if run is not None and run.state == "delayed":
                 self._enter(run)
@@ -202,7 +207,7 @@ class InMemoryTransport:
                 return run.last[1]
             if run.state != "claimed" or run.token != claim.token or run.step != claim.step:
                 raise StaleClaimError(f"run {claim.run_id}, step {claim.step}: taken over by another worker")
-            self._check(commit.store)
+            self._values.check(commit.store)
             answer = self._apply(run, claim, commit)
             run.last = (mark, answer)
             self._changed.notify_all()
@@ -213,9 +218,9 @@ class InMemoryTransport:
             run.box = commit.box
         if commit.action != "handback":
             run.steps.append(commit.record)
-            self._journal.append(self._stamped(commit.entry))
+            self._log(commit.entry)
         for op in commit.store:
-            self._write(op)
+            self._values.write(op)
         if commit.dead is not None:
             self._dead.append(commit.dead)
             self._note("dead", run, reason=commit.dead.error, step=claim.step)
@@ -281,8 +286,11 @@ class InMemoryTransport:
 
     def _forget(self, run_id: str) -> None:
         self._finished.append(run_id)
-        while len(self._finished) > 20_000:
-            self._runs.pop(self._finished.popleft(), None)
+        oldest = self.clock.now() - self.limits.keep_runs
+        while len(self._finished) > MAX_FINISHED or self._runs[self._finished[0]].ended < oldest:
+            gone = self._finished.popleft()
+            self._effects.pop(gone, None)
+            del self._runs[gone]
 
     # --- asking
 
@@ -290,23 +298,15 @@ class InMemoryTransport:
         """Return a run's record, or None when it is unknown or no longer kept."""
         with self._changed:
             run = self._runs.get(run_id)
-            if run is None:
-                return None
-            request = run.request
-            return RunRecord(
-                run_id, request.flow, request.id, request.key, request.root_id, request.cause, run.state, run.outcome,
-                run.reason, run.started, run.ended, tuple(run.steps), tuple(run.children), run.box, run.attempt,
-            )  # fmt: skip
+            return None if run is None else _recorded(run)
 
     def wait(self, run_id: str, timeout: float) -> RunRecord:
         """Wait until a run's tree has finished."""
         with self._changed:
-            self._found(run_id)
-            if not self._changed.wait_for(lambda: self._runs[run_id].state == "finished", timeout):
-                raise RunTimeoutError(f"run {run_id} has not ended within {timeout:g} s; look at it with `lumia trace`")
-        found = self.run(run_id)
-        assert found is not None
-        return found
+            run = self._found(run_id)
+            if not self._changed.wait_for(lambda: run.state == "finished", timeout):
+                raise RunTimeoutError(f"run {run_id} has not ended within {timeout:g} s; look at it with `lumia runs`")
+            return _recorded(run)
 
     def cancel(self, run_id: str, reason: str) -> bool:
         """End a run as cancelled at its next commit or at once; False when it had ended."""
@@ -314,66 +314,37 @@ class InMemoryTransport:
             run = self._found(run_id)
             if run.state in ("ended", "finished"):
                 return False
+            why = clean(reason) or "cancelled"
             if run.state == "claimed":
-                run.cancelled = reason
+                run.cancelled = why
             else:
-                self._end(run, "cancelled", reason)
+                self._end(run, "cancelled", why)
             self._changed.notify_all()
             return True
 
     def effect(self, run_id: str, name: str) -> EffectRecord | None:
         """Return the ledger's record of an effect."""
         with self._changed:
-            return self._effects.get((run_id, name))
+            return self._effects.get(run_id, {}).get(name)
 
     def record_effect(self, run_id: str, name: str, record: EffectRecord, entry: JournalEntry | None) -> None:
         """Write intent or result of an effect."""
         with self._changed:
-            self._effects[run_id, name] = record
+            self._effects.setdefault(run_id, {})[name] = record
             if entry is not None:
-                self._journal.append(self._stamped(entry))
+                self._log(entry)
 
     def read(self, key: str) -> tuple[str, Any]:
         """Return (type, value) of a store key."""
         with self._changed:
-            kind, value, until = self._values.get(key, ("none", None, None))
-            if until is not None and until <= self.clock.now():
-                del self._values[key]
-                return "none", None
-            return kind, value
+            return self._values.read(key)
 
     def write(self, ops: Sequence[StoreOp]) -> None:
         """Apply store writes at once, all or none."""
         with self._changed:
-            self._check(ops)
+            self._values.check(ops)
             for op in ops:
-                self._write(op)
-
-    def _check(self, ops: Sequence[StoreOp]) -> None:
-        wanted = {"incr": "value", "append": "list", "put": "hash"}
-        for op in ops:
-            kind, value = self.read(op.key)
-            if op.op in wanted and kind not in ("none", wanted[op.op]):
-                raise StoreError(f"store key {op.key}: {op.op} on a {kind}; use another key or delete it")
-            if op.op == "incr" and kind == "value" and not _whole(value):
-                raise StoreError(
-                    f"store key {op.key}: holds {value}, which is no counter; use another key or delete it"
-                )
-
-    def _write(self, op: StoreOp) -> None:
-        kind, value = self.read(op.key)
-        until = self.clock.now() + op.ttl if op.ttl else None
-        kept = self._values[op.key][2] if kind != "none" else until
-        if op.op == "delete":
-            self._values.pop(op.key, None)
-        elif op.op == "set":
-            self._values[op.key] = ("value", op.value, until)
-        elif op.op == "incr":
-            self._values[op.key] = ("value", str(int(value or 0) + int(op.value)), kept)
-        elif op.op == "append":
-            self._values[op.key] = ("list", [*(value or []), op.value][-op.keep :], until)
-        else:
-            self._values[op.key] = ("hash", {**(value or {}), op.field: op.value}, until)
+                self._values.write(op)
 
     # --- journal, routes, dead letters
 
@@ -386,21 +357,20 @@ class InMemoryTransport:
             kind, request.run_id, request.root_id, request.id, request.key, step, outcome=outcome, reason=reason,
             detail=detail or {},
         )  # fmt: skip
-        self._journal.append(self._stamped(entry))
+        self._log(entry)
 
-    def _stamped(self, entry: JournalEntry) -> JournalEntry:
-        return replace(entry, cursor=str(next(self._counter)), time=self.clock.now())
+    def _log(self, entry: JournalEntry) -> None:
+        self._journal.append(replace(entry, cursor=str(next(self._counter)), time=self.clock.now()))
+        while len(self._journal) > self.limits.journal_entries:
+            self._journal.popleft()
 
     def tail(self, after: str, timeout: float, limit: int) -> list[JournalEntry]:
         """Return entries after a cursor, waiting up to `timeout` seconds for one."""
         with self._changed:
-            seen = next(self._counter) if after == "$" else int(after)
-
-            def newer() -> list[JournalEntry]:
-                return list(itertools.islice((e for e in self._journal if int(e.cursor) > seen), limit))
-
-            self._changed.wait_for(lambda: bool(newer()) or self._closing, timeout)
-            return newer()
+            seen = next(self._counter) if after == "$" else _position(after)
+            self._changed.wait_for(lambda: int(self.cursor()) > seen or self._closing, timeout)
+            fresh = list(itertools.takewhile(lambda entry: int(entry.cursor) > seen, reversed(self._journal)))
+            return fresh[::-1][: max(0, limit)]
 
     def cursor(self) -> str:
         """Return the journal's newest cursor, "0" while it is empty."""
@@ -449,7 +419,10 @@ class InMemoryTransport:
     def _serve(self, bot: Runtime) -> None:
         with bot.activated():
             while not self._closing:
-                bot.executor.process(self._awaited())
+                try:
+                    bot.executor.process(self._awaited())
+                except Exception:
+                    bot.log.exception("a step could not be committed; the other runs go on")
 
     def _awaited(self) -> Claim | None:
         with self._changed:
@@ -460,7 +433,7 @@ class InMemoryTransport:
 
     def _pause(self) -> float:
         due = self.next_due()
-        return 0.5 if due is None else max(0.001, min(0.5, due - self.clock.now()))
+        return 0.5 if due is None else max(0.001, min(0.5, due))
 
     def close(self) -> None:
         """Stop the background threads."""
@@ -477,5 +450,15 @@ class InMemoryTransport:
         return run
 
 
-def _whole(text: str) -> bool:
-    return text.lstrip("-").isdigit()
+def _recorded(run: _Run) -> RunRecord:
+    request = run.request
+    return RunRecord(
+        request.run_id, request.flow, request.id, request.key, request.root_id, request.cause, run.state, run.outcome,
+        run.reason, run.started, run.ended, tuple(run.steps), tuple(run.children), run.box, run.attempt,
+    )  # fmt: skip
+
+
+def _position(cursor: str) -> int:
+    if cursor.isdecimal():
+        return int(cursor)
+    raise PayloadError(f"{cursor[:80]!r} is no place in the journal: use '0', '$' or the cursor of an entry")

@@ -10,7 +10,7 @@ import os
 import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -170,12 +170,13 @@ class Runtime:
         """Unload plugins and release what the bot holds."""
         if self in _process:
             _process.remove(self)
-        if self.plugins is not None:
-            with self.activated():
-                self.plugins.close()
-        if self._loop is not None:
-            self._loop.close()
-        self.transport.close()
+        with ExitStack() as last:
+            last.callback(self.transport.close)
+            if self._loop is not None:
+                last.callback(self._loop.close)
+            if self.plugins is not None:
+                with self.activated():
+                    self.plugins.close()
 
 
 def open_bot(

@@ -201,11 +201,11 @@ class Bot:
         self.transport.drain(self.runtime)
         if not isinstance(self.clock, ManualClock):
             return
-        end = self.clock.now() + seconds
-        while (due := self.transport.next_due()) is not None and due <= end:
-            self.clock.move(max(0.0, due - self.clock.now()))
+        end = self.clock.monotonic() + seconds
+        while (due := self.transport.next_due()) is not None and due <= end - self.clock.monotonic():
+            self.clock.move(due)
             self.transport.drain(self.runtime)
-        self.clock.move(max(0.0, end - self.clock.now()))
+        self.clock.move(max(0.0, end - self.clock.monotonic()))
 
     def _settled(self, run_id: str) -> RunResult:
         self.transport.drain(self.runtime)

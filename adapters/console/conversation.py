@@ -52,6 +52,7 @@ class Conversation:
             bot=chats.bot_name(),
             version=lumia.__version__,
             max_text=chats.settings().max_text,
+            guarded=bool(chats.settings().token),
             chats=[chat.as_dict() for chat in known],
         )
 

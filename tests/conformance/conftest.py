@@ -41,6 +41,11 @@ class Probe:
     def wait(self, run_id: str, timeout: float = 20.0) -> RunResult:
         return lumia.runs.wait(run_id, timeout)
 
+    def result(self, run_id: str) -> RunResult:
+        found = lumia.runs.result(run_id)
+        assert found is not None
+        return found
+
     @property
     def seen(self) -> list[list[Any]]:
         return lumia.store.of("probe").items("seen", scope=self.scope)

@@ -30,7 +30,7 @@ def test_lanes_do_not_wait_for_each_other(bot: Probe) -> None:
     slow = lumia.pipe.start("lane", bot.content(n="slow", seconds=1.0), key=f"{bot.scope} a")
     quick = lumia.pipe.start("lane", bot.content(n="quick"), key=f"{bot.scope} b")
     bot.wait(quick)
-    assert lumia.runs.result(slow).outcome is None
+    assert bot.result(slow).outcome is None
     bot.wait(slow)
 
 
@@ -176,13 +176,15 @@ def test_a_stale_result_changes_nothing(bot: Probe) -> None:
     entry = JournalEntry("step", result.run_id)
     with pytest.raises(StaleClaimError, match=result.run_id):
         bot.runtime.transport.commit(late, Commit("end", StepRecord("x", "next"), entry, outcome="done"))
-    assert lumia.runs.result(result.run_id).steps == result.steps
+    assert bot.result(result.run_id).steps == result.steps
 
 
 def test_ids_sort_by_time_and_children_derive_from_their_parent(bot: Probe) -> None:
     first, second = bot.pipe("sending"), bot.pipe("sending")
     assert len(first.run_id) == LENGTH and first.run_id[:10] <= second.run_id[:10]
-    children = bot.runtime.transport.run(first.run_id).children
+    record = bot.runtime.transport.run(first.run_id)
+    assert record is not None
+    children = record.children
     assert len(set(children)) == 2 and all(child[:10] == first.run_id[:10] for child in children)
 
 

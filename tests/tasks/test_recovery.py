@@ -12,6 +12,7 @@ import pytest
 
 import lumia
 from lumia.runtime import Runtime
+from tasks.transport import RedisTransport
 from tests.support import servers
 from tests.support.wait import until
 from tests.support.workers import bot_root, opened, worker, write_plugin
@@ -88,6 +89,17 @@ def begun(folder: Path) -> list[Path]:
     return list(folder.glob("begun.*"))
 
 
+def redis_of(bot: Runtime) -> Any:
+    assert isinstance(bot.transport, RedisTransport)
+    return bot.transport.redis
+
+
+def outcome(run: str) -> str | None:
+    found = lumia.runs.result(run)
+    assert found is not None
+    return found.outcome
+
+
 def box(folder: Path, **values: object) -> lumia.Box[Any]:
     return lumia.Box.any({"folder": str(folder), **values})
 
@@ -118,7 +130,7 @@ def test_a_message_that_died_between_pop_and_claim_is_found_again(
         until(lambda: bot.transport.routes())
         running.end()
     runs = [lumia.pipe.start("quick", box(tmp_path, n=n)) for n in range(3)]
-    assert bot.transport.redis.rpop("default:3") is not None  # popped by someone who died before claiming
+    assert redis_of(bot).rpop("default:3") is not None  # popped by someone who died before claiming
     with worker(root, url):
         for run in runs:
             assert lumia.runs.wait(run, 20).outcome == "done"
@@ -132,8 +144,8 @@ def test_a_step_that_kills_its_workers_ends_in_the_dead_letters(
         run = lumia.pipe.start("poison", box(tmp_path))
         for number in range(1, 4):
             with worker(root, url, name=f"w{number}") as next_one:
-                until(lambda: next_one.process.poll() is not None or lumia.runs.result(run).outcome, timeout=30)
-                if lumia.runs.result(run).outcome:
+                until(lambda: next_one.process.poll() is not None or outcome(run), timeout=30)
+                if outcome(run):
                     break
         result = lumia.runs.wait(run, 20)
     assert result.outcome == "failed" and "lost with its worker" in result.reason
@@ -179,7 +191,7 @@ def test_a_revoked_task_cancels_its_run(bot: Runtime, root: Path, url: str, tmp_
         blocker = lumia.pipe.start("slow", box(tmp_path))
         until(lambda: begun(tmp_path))
         victim = lumia.pipe.start("quick", box(tmp_path, n=1))
-        seq = bot.transport.redis.hget(f"lumia:r:{victim}", "q").decode()
+        seq = redis_of(bot).hget(f"lumia:r:{victim}", "q").decode()
         env = {**os.environ, "LUMIA_ROOT": str(root), "LUMIA_REDIS_URL": url}
         import subprocess
         import sys

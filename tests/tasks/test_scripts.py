@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from lumia.errors import StaleClaimError, StaleRoutesError, StoreError
 from lumia.journal import JournalEntry
+from lumia.marks import Retry
 from lumia.ports import Claim, Commit, DeadLetter, Limits, RunRequest, StepRecord, StoreOp
-from lumia.routes import Plan, PlanStep, Retry, Route, RouteTable
+from lumia.routes import Plan, PlanStep, Route, RouteTable
 from lumia.system import new_id
 from lumia.testing import fake_redis
 from tasks.transport import RedisTransport, connect
@@ -49,10 +50,16 @@ def request(run_id: str = "", **options: Any) -> RunRequest:
 
 def popped(transport: RedisTransport, list_: str = "default:3") -> tuple[str, int, int]:
     """Pop the oldest message the way kombu does and return its arguments."""
-    envelope = json.loads(transport.redis.rpop(list_))
+    redis: Any = transport.redis
+    envelope = json.loads(redis.rpop(list_))
     assert envelope["headers"]["task"] == "lumia.step"
     run, step, seq = json.loads(envelope["body"])[0]
     return run, step, seq
+
+
+def newest(transport: RedisTransport) -> Any:
+    redis: Any = transport.redis
+    return json.loads(redis.lindex("default:3", -1))
 
 
 def claimed(transport: RedisTransport, list_: str = "default:3") -> Claim:
@@ -72,7 +79,7 @@ def done(claim: Claim, action: str = "next", **options: Any) -> Commit:
 
 def test_a_message_shows_the_handler_and_carries_three_arguments(transport: RedisTransport) -> None:
     run = transport.start([request()])[0].run_id
-    envelope = json.loads(transport.redis.lindex("default:3", -1))
+    envelope = newest(transport)
     assert envelope["headers"]["shadow"] == "p.s0"
     assert envelope["headers"]["id"] == f"{run}.0.1"
     assert json.loads(envelope["body"])[0] == [run, 0, 1]
@@ -127,7 +134,7 @@ def test_a_step_with_a_hard_limit_is_never_batched_and_its_message_carries_the_l
     transport.start([request()])
     claim = claimed(transport)
     transport.start([replace(request(), plan=hard)])
-    envelope = json.loads(transport.redis.lindex("default:3", -1))
+    envelope = newest(transport)
     assert envelope["headers"]["timelimit"] == [7, None]
     assert transport.commit(claim, done(claim, "end", batch=True)) is None
 
@@ -311,7 +318,8 @@ def test_nothing_is_left_behind_when_all_is_done(transport: RedisTransport) -> N
     for _ in range(5):
         claim = claimed(transport)
         transport.commit(claim, done(claim, "end"))
-    left = {key.decode() for key in transport.redis.keys("*")}
+    redis: Any = transport.redis
+    left = {key.decode() for key in redis.keys("*")}
     assert {key for key in left if not key.startswith(("lumia:r:", "lumia:b:"))} == {
         "lumia:seq", "lumia:token", "lumia:journal", "lumia:plans", "lumia:workers", "lumia:beat:last",
         "lumia:beat:since",

@@ -70,6 +70,7 @@ function ready(frame) {
   state.bot = frame.bot;
   state.maxText = frame.max_text;
   $("bot-name").textContent = frame.bot;
+  $("logout").hidden = !frame.guarded;
   document.title = `${frame.bot} console`;
   for (const chat of frame.chats) addChat(chat);
   openChat(state.chat ?? { kind: "private", id: state.sender });
@@ -83,7 +84,7 @@ function addChat(chat) {
 }
 
 function openChat(chat) {
-  addChat(chat);
+  if (chat.kind === "group") addChat(chat);
   state.chat = chat;
   state.fresh.delete(`${chat.kind} ${chat.id}`);
   memory.set("chat", chat);
@@ -108,6 +109,7 @@ function heading() {
 function listChats() {
   const mine = { kind: "private", id: state.sender };
   const privates = state.chats.filter((chat) => chat.kind === "private" && !sameChat(chat, mine));
+  if (state.chat.kind === "private" && ![mine, ...privates].some((chat) => sameChat(chat, state.chat))) privates.push(state.chat);
   const groups = state.chats.filter((chat) => chat.kind === "group");
   $("chats").replaceChildren(...[mine, ...groups, ...privates].map(chatButton));
 }
@@ -225,6 +227,7 @@ function say(text) {
   if (!text.trim()) return;
   if (text.length > state.maxText) { notice(`That is ${text.length.toLocaleString()} characters; up to ${state.maxText.toLocaleString()} fit in one message.`); return; }
   notice("");
+  addChat(state.chat);
   const sent = { message_id: newId(), chat: state.chat, sender: state.sender, text, time: Date.now() / 1000, trace: new Trace() };
   state.outbox.set(sent.message_id, sent);
   place(itemOf(sent));

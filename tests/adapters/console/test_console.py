@@ -322,6 +322,7 @@ class TestDoor:
         cookie = answer.headers["set-cookie"].split(";")[0]
         with page(guarded, additional_headers={"Cookie": cookie}) as mine:
             assert mine.ready["bot"] == "Lumia"
+            assert mine.ready["guarded"] is True
 
     def test_a_link_with_the_token_works_once_and_hides_it(self, guarded: Served) -> None:
         answer = guarded.client.get("/console", params={"token": "open sesame"})

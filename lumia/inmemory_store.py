@@ -1,0 +1,61 @@
+"""What `lumia.store` keeps on the in-memory transport: the same types, conflicts and lifetimes as in Redis."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from lumia.errors import StoreError
+from lumia.ports import StoreOp
+from lumia.system import Clock
+
+_WANTED = {"incr": "value", "append": "list", "put": "hash"}
+_MADE = {"set": "value", "delete": "none"} | _WANTED
+
+
+class Values:
+    """Store keys with type, value and end of life. Not safe for threads: the transport holds its lock."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._values: dict[str, tuple[str, Any, float | None]] = {}
+
+    def read(self, key: str) -> tuple[str, Any]:
+        """Return (type, value) of a key."""
+        kind, value, until = self._values.get(key, ("none", None, None))
+        if until is not None and until <= self._clock.monotonic():
+            del self._values[key]
+            return "none", None
+        return kind, value
+
+    def check(self, ops: Sequence[StoreOp]) -> None:
+        """Raise `StoreError` when one of the writes, made one after the other, would meet a key of another type."""
+        kinds: dict[str, str] = {}
+        for op in ops:
+            kind, value = self.read(op.key)
+            seen = kinds.get(op.key, kind)
+            if op.op in _WANTED and seen not in ("none", _WANTED[op.op]):
+                raise StoreError(f"store key {op.key}: {op.op} on a {seen}; use another key or delete it")
+            if op.op == "incr" and op.key not in kinds and kind == "value" and not _is_count(value):
+                raise StoreError(f"store key {op.key}: holds {value}, which is no counter; use another key or delete it")
+            kinds[op.key] = _MADE[op.op]
+
+    def write(self, op: StoreOp) -> None:
+        """Make one write; `check` came before."""
+        kind, value = self.read(op.key)
+        kept = self._values[op.key][2] if kind != "none" else None
+        until = self._clock.monotonic() + op.ttl if op.ttl else None
+        if op.op == "delete":
+            self._values.pop(op.key, None)
+        elif op.op == "set":
+            self._values[op.key] = ("value", op.value, until)
+        elif op.op == "incr":
+            self._values[op.key] = ("value", str(int(value or 0) + int(op.value)), until if kind == "none" else kept)
+        elif op.op == "append":
+            self._values[op.key] = ("list", [*(value or []), op.value][-op.keep :], until or kept)
+        else:
+            self._values[op.key] = ("hash", {**(value or {}), op.field: op.value}, until or kept)
+
+
+def _is_count(text: str) -> bool:
+    return text.removeprefix("-").isdigit()
