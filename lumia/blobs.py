@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import tempfile
 import time
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from lumia.errors import BlobError
 
@@ -28,12 +30,17 @@ _MAGIC: tuple[tuple[bytes, int, str], ...] = (
     (b"%PDF-", 0, "application/pdf"),
     (b"OggS", 0, "audio/ogg"),
     (b"ID3", 0, "audio/mpeg"),
+    (b"\xff\xfb", 0, "audio/mpeg"),
+    (b"\xff\xf3", 0, "audio/mpeg"),
+    (b"\xff\xf2", 0, "audio/mpeg"),
     (b"fLaC", 0, "audio/flac"),
     (b"WAVE", 8, "audio/wav"),
     (b"ftyp", 4, "video/mp4"),
     (b"\x1aE\xdf\xa3", 0, "video/webm"),
     (b"PK\x03\x04", 0, "application/zip"),
+    (b"PK\x05\x06", 0, "application/zip"),
 )
+_MEDIA_TYPE = re.compile(r"(?P<essence>[\w!#$&^.+-]+/[\w!#$&^.+-]+)(?:;[\x20-\x7e]{0,100})?", re.ASCII)
 _CHECKED = {media for _, _, media in _MAGIC}
 
 
@@ -63,37 +70,36 @@ class Blobs:
 
         Raises `BlobError` when they are too large, of a refused type, or not what `media_type` says.
         """
-        self._check(data, media_type)
+        media_type = self._checked(data, media_type)
         ref = BlobRef(hashlib.sha256(data).hexdigest(), len(data), media_type)
         path = self._path(ref.digest)
-        if path.exists():
-            os.utime(path)
-            return ref
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=".new-")
         try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(name, path)
+            if not _used_again(path, len(data)):
+                _write(path, data)
         except OSError as error:
-            Path(name).unlink(missing_ok=True)
             raise BlobError(f"blob {ref.digest[:12]} can't be written to {path.parent}: {error}") from error
         return ref
 
     def get(self, ref: BlobRef | dict[str, Any] | str) -> bytes:
         """Return the bytes of a reference or digest; raises `BlobError` when they are gone or damaged."""
         digest = _digest(ref)
-        path = self._path(digest)
-        try:
-            data = path.read_bytes()
-            os.utime(path)
-        except OSError as error:
-            raise BlobError(f"blob {digest[:12]} is not in {self._folder} (collected, or from another bot)") from error
+        with self.open(digest) as file:
+            data = file.read()
         if hashlib.sha256(data).hexdigest() != digest:
             raise BlobError(f"blob {digest[:12]} in {self._folder} is damaged: its bytes don't match its name")
         return data
+
+    def open(self, ref: BlobRef | dict[str, Any] | str) -> BinaryIO:
+        """Return a file to read the bytes from, unchecked, to be closed by the caller; raises `BlobError`."""
+        digest = _digest(ref)
+        path = self._path(digest)
+        try:
+            file = path.open("rb")
+        except OSError as error:
+            raise BlobError(f"blob {digest[:12]} is not in {self._folder} (collected, or from another bot)") from error
+        with suppress(OSError):  # a folder that is only readable serves reads
+            os.utime(path)
+        return file
 
     def collect(self, unused_for: float = KEEP_SECONDS, *, now: float | None = None) -> int:
         """Remove blobs that nobody has stored or read for `unused_for` seconds; returns their number."""
@@ -108,13 +114,17 @@ class Blobs:
                 continue
         return gone
 
-    def _check(self, data: bytes, media_type: str) -> None:
+    def _checked(self, data: bytes, media_type: str) -> str:
+        if not isinstance(data, bytes):
+            raise BlobError(f"a blob is bytes, got a {type(data).__name__}")
+        essence = _essence(media_type)
         if len(data) > self._max:
             raise BlobError(f"a blob of {len(data)} bytes is over the limit of {self._max}; raise [blobs] max_bytes")
-        if not any(_fits(media_type, allowed) for allowed in self._allowed):
+        if not any(_fits(essence, allowed) for allowed in self._allowed):
             raise BlobError(f"media type {media_type!r} is refused; [blobs] allowed is {', '.join(self._allowed)}")
-        if media_type in _CHECKED and not _looks_like(data, media_type):
-            raise BlobError(f"these {len(data)} bytes say they are {media_type}, but don't begin like it")
+        if essence in _CHECKED and not _looks_like(data, essence):
+            raise BlobError(f"these {len(data)} bytes say they are {essence}, but don't begin like it")
+        return essence + media_type[len(essence) :]
 
     def _path(self, digest: str) -> Path:
         if len(digest) != 64 or not set(digest) <= set("0123456789abcdef"):
@@ -122,10 +132,40 @@ class Blobs:
         return self._folder / digest[:2] / digest
 
 
+def _used_again(path: Path, size: int) -> bool:
+    """Tell whether the bytes are there already, and note that they were used; a cut-off file is written anew."""
+    try:
+        os.utime(path)
+        return path.stat().st_size == size
+    except FileNotFoundError:
+        return False
+
+
+def _write(path: Path, data: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".new-")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(name, path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def _essence(media_type: str) -> str:
+    found = _MEDIA_TYPE.fullmatch(media_type) if isinstance(media_type, str) else None
+    if found is None:
+        raise BlobError(f"{str(media_type)[:80]!r} is no media type such as image/png")
+    return found["essence"].lower()
+
+
 def _digest(ref: BlobRef | dict[str, Any] | str) -> str:
     if isinstance(ref, BlobRef):
         return ref.digest
-    return str(ref["digest"] if isinstance(ref, dict) else ref)
+    return str(ref.get("digest", "") if isinstance(ref, dict) else ref)
 
 
 def _fits(media_type: str, allowed: str) -> bool:
@@ -155,3 +195,8 @@ def put(data: bytes, media_type: str) -> BlobRef:
 def get(ref: BlobRef | dict[str, Any] | str) -> bytes:
     """Return the bytes of a reference or digest."""
     return _blobs().get(ref)
+
+
+def open(ref: BlobRef | dict[str, Any] | str) -> BinaryIO:
+    """Return a file to read a blob's bytes from, to be closed by the caller."""
+    return _blobs().open(ref)

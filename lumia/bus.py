@@ -42,14 +42,18 @@ class _Flow:
     ) -> str:
         """Start a run and return its id.
 
-        In a handler the run starts when the step is committed; elsewhere it is accepted before this returns, or an error
-        says why not. key: the lane, one run of a lane is in flight (default in a handler: its own lane). dedup: a second
-        start under this text within the window returns the first run. detach: the run does not belong to this one's
-        tree. delay: seconds. priority: 0 urgent, 3 normal, 6 low, 9 bulk. also: events accepted in the same atomic step.
+        In a handler the run starts when the step is committed; elsewhere it is accepted before this returns, or an
+        error says why not.
+
+        key: the lane, one run of a lane is in flight (default in a handler: its own lane). dedup: a second start under
+        this text within the window returns the first run. detach: the run does not belong to this one's tree. delay:
+        seconds. priority: 0 urgent, 3 normal, 6 low, 9 bulk. also: events accepted in the same atomic step.
+
         Raises `BoxError` for content that is no Box, `PayloadError` for a malformed id or key, `LaneError` when an
-        attached child asks for another lane, `BackendUnavailableError` when nothing could be accepted.
+        attached child asks for another lane, `ArcError` for a live resource whose run can't be executed here and now,
+        `BackendUnavailableError` when nothing could be accepted.
         """
-        options = _Options(key, dedup or "", detach, delay, priority)
+        options = _Options(key, dedup, detach, delay, priority)
         step = active("start()")
         if step is not None:
             return _start_in_step(step, self._flow, id, content, options, also)
@@ -57,7 +61,7 @@ class _Flow:
 
 
 class _Options:
-    def __init__(self, key: str | None, dedup: str, detach: bool, delay: float, priority: int | None) -> None:
+    def __init__(self, key: str | None, dedup: str | None, detach: bool, delay: float, priority: int | None) -> None:
         for what, text in (("key", key), ("dedup", dedup)):
             if text not in (None, ""):
                 check_name(what, text)
@@ -65,7 +69,7 @@ class _Options:
             raise PayloadError(f"delay is seconds from 0 up, got {delay!r}")
         if priority is not None and (isinstance(priority, bool) or priority not in PRIORITIES):
             raise PayloadError(f"priority is one of {PRIORITIES} (0 is served first), got {priority!r}")
-        self.key, self.dedup, self.detach, self.delay, self.priority = key, dedup, detach, delay, priority
+        self.key, self.dedup, self.detach, self.delay, self.priority = key, dedup or "", detach, delay, priority
 
 
 def check_name(what: str, text: object) -> str:

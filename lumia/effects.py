@@ -24,8 +24,10 @@ def effect(
 
     policy says what happens when a worker died between intent and result, so that nobody knows whether the call was
     made: `retry` makes it again (at least once), `hold` raises `EffectError` (at most once, the run goes to the dead
-    letters). An async `call` gives an awaitable. Outside of a step the call is simply made. `EffectError` is raised, too,
-    for a key used with other arguments in the same step and for a result that can't be recorded.
+    letters). An async `call` gives an awaitable. Outside of a step the call is simply made.
+
+    Raises `EffectError`, too, for a key used with other arguments in the same step, and for a result that can't be
+    recorded.
     """
     if policy not in POLICIES:
         raise EffectError(f"effect {key!r}: policy is one of {', '.join(POLICIES)}, got {policy!r}")

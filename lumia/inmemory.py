@@ -108,8 +108,11 @@ class InMemoryTransport:
         now = self.clock.monotonic()
         while self._dedup and next(iter(self._dedup.values()))[1] <= now:
             del self._dedup[next(iter(self._dedup))]
-        known = self._dedup.setdefault(request.dedup, (request.run_id, now + self.limits.dedup_window))[0]
-        return known if known != request.run_id else None
+        run_id, until = self._dedup.get(request.dedup, ("", now))
+        if until > now:
+            return run_id
+        self._dedup[request.dedup] = (request.run_id, now + self.limits.dedup_window)
+        return None
 
     def _begin(self, request: RunRequest) -> None:
         run = _Run(request, request.box, self.clock.now(), attempt=request.attempt)

@@ -30,15 +30,16 @@ class Values:
 
     def check(self, ops: Sequence[StoreOp]) -> None:
         """Raise `StoreError` when one of the writes, made one after the other, would meet a key of another type."""
-        kinds: dict[str, str] = {}
+        ahead: dict[str, tuple[str, Any]] = {}
         for op in ops:
-            kind, value = self.read(op.key)
-            seen = kinds.get(op.key, kind)
-            if op.op in _WANTED and seen not in ("none", _WANTED[op.op]):
-                raise StoreError(f"store key {op.key}: {op.op} on a {seen}; use another key or delete it")
-            if op.op == "incr" and op.key not in kinds and kind == "value" and not _is_count(value):
-                raise StoreError(f"store key {op.key}: holds {value}, which is no counter; use another key or delete it")
-            kinds[op.key] = _MADE[op.op]
+            kind, value = ahead.get(op.key) or self.read(op.key)
+            if op.op in _WANTED and kind not in ("none", _WANTED[op.op]):
+                raise StoreError(f"store key {op.key}: {op.op} on a {kind}; use another key or delete it")
+            if op.op == "incr" and kind == "value" and not _is_count(value):
+                raise StoreError(
+                    f"store key {op.key}: holds {value}, which is no counter; use another key or delete it"
+                )
+            ahead[op.key] = (_MADE[op.op], "0" if op.op == "incr" else op.value)
 
     def write(self, op: StoreOp) -> None:
         """Make one write; `check` came before."""

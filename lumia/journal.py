@@ -1,8 +1,8 @@
 """The journal: the append-only record of runs, steps and effects (DESIGN §2, §5).
 
 On the wire an entry is one compact JSON object; `JournalEntry` is what readers see. Wire keys: n kind, r run, o root
-run, i id, k key, x step, h handler, z outcome, y reason, t milliseconds since 1970, m duration in ms, a attempt, w worker,
-d detail. A `start` entry carries the Box (detail "box") so that a run can be replayed.
+run, i id, k key, x step, h handler, z outcome, y reason, m duration in ms, a attempt, w worker, d detail; the time is
+the journal's own. A `start` entry carries the Box (detail "box") so that a run can be replayed.
 """
 
 from __future__ import annotations

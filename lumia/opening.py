@@ -50,13 +50,21 @@ def open_bot(
     )  # fmt: skip
     bot.activate()
     finder.install(bot.base, folder)
-    if load != "none":
-        with bot.activated():
-            plugins = load_plugins(bot, load)
-            bot.install(plugins)
-            if start:
-                start_plugins(bot, plugins)
+    try:
+        if load != "none":
+            _load(bot, load, start)
+    except BaseException:
+        bot.close()
+        raise
     return bot
+
+
+def _load(bot: Runtime, load: str, start: bool) -> None:
+    with bot.activated():
+        plugins = load_plugins(bot, load)
+        bot.install(plugins)
+        if start:
+            start_plugins(bot, plugins)
 
 
 def limits_of(config: ConfigStore) -> Limits:

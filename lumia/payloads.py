@@ -404,8 +404,9 @@ def schema_text(kind: str) -> str:
     return json.dumps({**head, **schema}, indent=2, sort_keys=True) + "\n"
 
 
-def outdated(folder: Path = SCHEMA_DIR) -> list[Path]:
-    """Return the schema files in `folder` that differ from the models."""
+def outdated(folder: Path | None = None) -> list[Path]:
+    """Return the schema files in `folder` (default: Lumia's own) that differ from the models."""
+    folder = folder or SCHEMA_DIR
     wanted = {folder / f"{kind}.json": schema_text(kind) for kind in MODELS}
     stale = [path for path, text in wanted.items() if not path.is_file() or path.read_text(encoding="utf-8") != text]
     return stale + [path for path in folder.glob("*.json") if path not in wanted]

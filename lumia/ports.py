@@ -79,7 +79,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class StoreOp:
-    """One buffered write. op: set, delete, incr, append or put (one field). value: JSON text, or the number for incr."""
+    """One buffered write. op: set, delete, incr, append or put (one field). value: JSON text; a number for incr."""
 
     op: str
     key: str
@@ -235,7 +235,10 @@ class Transport(Protocol):
         """Write intent or result of an effect."""
 
     def read(self, key: str) -> tuple[str, Any]:
-        """Return (type, value) of a store key: ("none", None), ("value", JSON text) or ("list", [JSON text, …]), ("hash", {…})."""
+        """Return (type, value) of a store key.
+
+        One of ("none", None), ("value", JSON text), ("list", [JSON text, …]) and ("hash", {field: JSON text}).
+        """
 
     def write(self, ops: Sequence[StoreOp]) -> None:
         """Apply store writes at once, all or none."""

@@ -62,7 +62,7 @@ def wait(run_id: str, timeout: float = 30.0) -> RunResult:
     return found
 
 
-async def wait_async(run_id: str, timeout: float = 30.0) -> RunResult:
+async def wait_async(run_id: str, timeout: float = 30.0) -> RunResult:  # noqa: ASYNC109 (the limit is the transport's)
     """Wait like `wait`, without blocking the event loop."""
     return await asyncio.to_thread(wait, run_id, timeout)
 

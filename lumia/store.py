@@ -111,8 +111,8 @@ class Store:
             raise NotRunningError("outside of a handler the store needs a plugin: lumia.store.of('my-plugin').get(…)")
         if not key or not plugin or not all(map(_text, (plugin, scope, key))):
             raise StoreError(
-                f"store of plugin {plugin!r}, key {key!r}, scope {scope!r}: all are text without NUL or lone surrogates, "
-                "only the scope may be empty"
+                f"store of plugin {plugin!r}, key {key!r}, scope {scope!r}: each is text without NUL or lone "
+                "surrogates, and only the scope may be empty"
             )
         return "/".join(part.replace("%", "%25").replace("/", "%2F") for part in (plugin, scope, key))
 

@@ -23,9 +23,9 @@ from types import ModuleType
 from typing import Any
 
 from lumia import __version__
-from lumia.box import Box
+from lumia.box import Box, limit, set_limit
 from lumia.bus import event, pipe
-from lumia.errors import PluginLoadError
+from lumia.errors import PluginLoadError, RegistrationError
 from lumia.inmemory import InMemoryTransport
 from lumia.loader import Handler, Loader, Plugin, PluginSet
 from lumia.manifest import Manifest
@@ -75,9 +75,10 @@ class ManualClock(RealClock):
 class Bot:
     """A bot made of plugins, run in the calling thread.
 
-    what: modules, functions with marks, or paths of plugin folders (with manifest.json). config: plugin → values for its
-    settings; "lumia" names the core's, with dotted keys. clock: `ManualClock()` to control time. root: a bot root to
-    use instead of a temporary one.
+    what: modules, functions with marks, or paths of plugin folders (with manifest.json). config: plugin → values for
+    its settings; "lumia" names the core's, with dotted keys. clock: `ManualClock()` to control time. root: a bot root
+    to use instead of a temporary one. name: the plugin that modules and functions belong to. Entering it raises what
+    is wrong with them: `RegistrationError`, `PluginLoadError` or `ConfigError`.
     """
 
     def __init__(
@@ -111,10 +112,11 @@ class Bot:
         (folder / "config").mkdir(parents=True, exist_ok=True)
         (folder / "config" / "lumia.toml").touch()
         self.transport = InMemoryTransport(self._limits, self.clock)
+        self._stack.callback(set_limit, limit())
         self.runtime = open_bot(folder, transport=self.transport)
+        self._stack.callback(self.runtime.close)
         self.runtime.clock = self.clock
         self._settle_limits()
-        self._stack.callback(self.runtime.close)
         self._stack.enter_context(self.runtime.activated())
         self._load(folder)
         return self
@@ -129,12 +131,14 @@ class Bot:
             self.runtime.config.set_path(key, value)
         limits = self._limits or limits_of(self.runtime.config)
         self.transport.limits = self.runtime.limits = limits
+        set_limit(self.runtime.config.core.box.max_bytes)
 
     def _load(self, folder: Path) -> None:
         folders = [Path(item) for item in self._what if isinstance(item, (str, Path))]
         loose = [item for item in self._what if not isinstance(item, (str, Path))]
         plugins = self._load_folders(folder, folders)
         handlers = [handler for item in loose for handler in self._handlers(item)]
+        _refuse_twins(handlers)
         if handlers:
             plugins.plugins[self._name] = _loose_plugin(self._name, folder, tuple(handlers))
         for plugin, values in self._config.items():
@@ -173,6 +177,8 @@ class Bot:
 
     def _handlers(self, item: ModuleType | Callable[..., Any]) -> Iterator[Handler]:
         found = marks_of(item) if isinstance(item, ModuleType) else [(mark, item) for mark in marks_on(item)]
+        if not found:
+            raise RegistrationError(f"Bot() was given {item!r}, which has no mark such as @lumia.pipe.on('msg')")
         for mark, fn in found:
             verify(mark, fn, self._name)
             yield _handler(self._name, mark, fn)
@@ -217,6 +223,16 @@ class Bot:
     def dead(self) -> list[DeadLetter]:
         """Return the dead letters, newest first."""
         return self.transport.dead()
+
+
+def _refuse_twins(handlers: list[Handler]) -> None:
+    known: dict[str, Handler] = {}
+    for handler in handlers:
+        other = known.setdefault(handler.name, handler)
+        if other.fn is not handler.fn:
+            raise RegistrationError(
+                f"two functions are named {handler.name}: at {other.source} and {handler.source}; rename one"
+            )
 
 
 def _boxed(content: Any) -> Box[Any]:

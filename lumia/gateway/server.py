@@ -26,7 +26,7 @@ class Server(uvicorn.Server):
         settings = gateway.settings
         super().__init__(
             uvicorn.Config(
-                gateway, log_config=None, access_log=False, lifespan="off", server_header=False,
+                gateway, log_config=None, log_level="warning", access_log=False, lifespan="off", server_header=False,
                 ws_max_size=settings.max_body, ws_per_message_deflate=False,
                 timeout_graceful_shutdown=max(1, int(settings.drain)),
             )

@@ -225,7 +225,13 @@ class TestSchemas:
         (tmp_path / "old.json").write_text("{}")
         assert {path.name for path in payloads.outdated(tmp_path)} == {"msg.json", "old.json"}
 
-    def test_the_check_command_says_so_with_its_exit_code(self, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_the_command_checks_and_writes_them(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.setattr(payloads, "SCHEMA_DIR", tmp_path)
+        assert payloads.main(["--check"]) == 1
+        assert "msg.json is not current; run `python -m lumia.payloads`" in capsys.readouterr().err
+        assert payloads.main([]) == 0
         assert payloads.main(["--check"]) == 0
 
     @pytest.mark.parametrize("kind", sorted(payloads.MODELS))
