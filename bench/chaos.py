@@ -1,8 +1,8 @@
 """A seeded kill campaign: messages flow, workers are killed, and every message is accounted for.
 
 Messages of numbered groups are accepted at a steady rate while worker processes are ended by SIGKILL, or frozen by
-SIGSTOP and woken again with their stale claims. Each message appends its number to its group's list in the commit of its last
-stage, so the lists show what was lost, done twice or out of order. Exits 1 on any violation.
+SIGSTOP and woken again with their stale claims. Each message appends its number to its group's list in the commit of
+its last stage, so the lists show what was lost, done twice or out of order. Exits 1 on any violation.
 
     python -m bench.chaos [SECONDS] [SEED]
 """

@@ -81,4 +81,4 @@ class JournalEntry:
         """Return the entry whose `dump` is `text`, at its place in the journal."""
         packed = json.loads(text)
         named = {name: packed[short] for name, short in _WIRE.items() if short in packed}
-        return cls(**named, cursor=cursor, time=time)
+        return cls(**{"run_id": "", **named}, cursor=cursor, time=time)
