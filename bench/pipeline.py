@@ -1,7 +1,7 @@
 """A pipeline of four no-op stages against a Celery `chain` of four no-op tasks: same broker, same number of workers.
 
-Both sides: a backlog is published first, then two worker processes are started; measured is from the first completed
-message to the last one, with task events on. Lumia's figure includes its journal, claims, lanes and commits.
+Both sides: a backlog is published first, then two worker processes are started; measured is from the first message
+taken to the last one done, with task events on. Lumia's figure includes its journal, claims, lanes and commits.
 """
 
 from __future__ import annotations
@@ -46,17 +46,20 @@ class Figure:
     done: float
 
 
-def rate(counter: Callable[[], int], total: int, limit: float = 300.0) -> float:
-    """Return completions per second between the first and the last of `total`; raises on a standstill."""
+def rate(begun: Callable[[], bool], counter: Callable[[], int], total: int, limit: float = 300.0) -> float:
+    """Return completions per second, from the first message taken to the last of `total` done."""
     end = time.monotonic() + limit
-    first, seen = 0.0, 0
-    while (now := counter()) < total:
-        if now and not first:
-            first, seen = time.monotonic(), now
+    _until(begun, end)
+    first = time.monotonic()
+    _until(lambda: counter() >= total, end)
+    return total / (time.monotonic() - first)
+
+
+def _until(reached: Callable[[], bool], end: float) -> None:
+    while not reached():
         if time.monotonic() > end:
-            raise RuntimeError(f"only {now} of {total} messages were done within {limit:g} s")
-        time.sleep(0.02)
-    return (total - seen) / (time.monotonic() - first)
+            raise RuntimeError("the messages were not done in time; see the workers' log")
+        time.sleep(0.01)
 
 
 @contextmanager
@@ -100,7 +103,10 @@ def lumia_figure(folder: Path, url: str, total: int, *, fused: bool) -> Figure:
                 pipe.start("bench", box, key=f"group {number % 50}")
             started = total / (time.monotonic() - began)
         with running([worker("tasks", f"w{n}") for n in range(WORKERS)], env, root / "workers.log"):
-            return Figure(name, started, rate(lambda: int(redis.get("lumia:s:noop//done") or 0), total))
+            return Figure(name, started, rate(
+                lambda: bool(redis.zcard("lumia:claims") or redis.get("lumia:s:noop//done")),
+                lambda: int(redis.get("lumia:s:noop//done") or 0), total,
+            ))  # fmt: skip
     finally:
         bot.close()
 
@@ -118,7 +124,9 @@ def chain_figure(folder: Path, url: str, total: int, pool: str) -> Figure:
     started = total / (time.monotonic() - began)
     commands = [worker("bench.chain_app", f"c{n}", "-P", pool) for n in range(WORKERS)]
     with running(commands, dict(os.environ), folder / f"chain-{pool}.log"):
-        return Figure(f"celery chain ({pool})", started, rate(lambda: int(redis.get("chain:done") or 0), total))
+        return Figure(f"celery chain ({pool})", started, rate(
+            lambda: bool(redis.llen("chain") < total), lambda: int(redis.get("chain:done") or 0), total,
+        ))  # fmt: skip
 
 
 def report(figures: list[Figure], total: int) -> None:

@@ -160,7 +160,7 @@ def _buffer(step: StepContext, flow: str, id: str, content: Box[Any], options: _
         run_id, flow, id, base.plan, base.box, key=key, dedup=base.dedup, delay=base.delay,
         priority=claim.priority if options.priority is None else options.priority, arc=base.arc,
         cause=f"{claim.run_id}/{claim.step}", parent=claim.run_id, root_id=claim.root_id if attached else run_id,
-        attached=attached, inside=attached and bool(claim.key),
+        attached=attached, inside=attached and bool(key) and key == claim.key,
     )  # fmt: skip
     step.starts.append(request)
     if base.arc:

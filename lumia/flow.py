@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lumia.errors import BoxError, EffectError, FlowError, ModelConfigError, PayloadError, StoreError
+from lumia.errors import BoxError, EffectError, FlowError, LaneError, ModelConfigError, PayloadError, StoreError
 from lumia.routes import Plan, PlanStep
 
 PERMANENT: tuple[type[BaseException], ...] = (
     FlowError,
     BoxError,
     EffectError,
+    LaneError,
     PayloadError,
     StoreError,
     ModelConfigError,

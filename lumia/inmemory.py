@@ -74,6 +74,8 @@ class InMemoryTransport:
         self._delayed: list[tuple[float, int, str]] = []
         self._lanes: dict[str, deque[str]] = {}
         self._holders: dict[str, str] = {}
+        self._inner: dict[str, deque[str]] = {}
+        self._inner_active: dict[str, str] = {}
         self._dedup: dict[str, tuple[str, float]] = {}
         self._effects: dict[str, dict[str, EffectRecord]] = {}
         self._values = Values(self.clock)
@@ -135,8 +137,11 @@ class InMemoryTransport:
 
     def _enter(self, run: _Run) -> None:
         key = run.request.key
-        if not key or run.request.inside or run.holds:
+        if not key or run.holds:
             self._push(run)
+            return
+        if run.request.inside:
+            self._enter_inside(run, key)
             return
         if key in self._holders:
             run.state = "waiting"
@@ -145,6 +150,29 @@ class InMemoryTransport:
         self._holders[key] = run.request.run_id
         run.holds = True
         self._push(run)
+
+    def _enter_inside(self, run: _Run, key: str) -> None:
+        if key in self._inner_active:
+            run.state = "waiting"
+            self._inner.setdefault(key, deque()).append(run.request.run_id)
+            return
+        self._inner_active[key] = run.request.run_id
+        self._push(run)
+
+    def _step_aside(self, run: _Run) -> None:
+        """Let the next child of the lane's tree run: they run one at a time, in the order they were started."""
+        key = run.request.key
+        if not run.request.inside or self._inner_active.get(key) != run.request.run_id:
+            return
+        del self._inner_active[key]
+        waiting = self._inner.get(key)
+        while waiting:
+            sibling = self._runs.get(waiting.popleft())
+            if sibling is not None and sibling.state == "waiting":
+                self._enter_inside(sibling, key)
+                break
+        if not waiting:
+            self._inner.pop(key, None)
 
     def _push(self, run: _Run) -> None:
         run.state = "queued"
@@ -156,6 +184,7 @@ class InMemoryTransport:
     def _postpone(self, run: _Run, delay: float) -> None:
         run.state = "delayed"
         heapq.heappush(self._delayed, (self.clock.monotonic() + delay, next(self._counter), run.request.run_id))
+        self._step_aside(run)
 
     # --- executing
 
@@ -260,6 +289,7 @@ class InMemoryTransport:
     def _end(self, run: _Run, outcome: str, reason: str) -> None:
         run.state, run.outcome, run.reason, run.ended = "ended", outcome, reason, self.clock.now()
         self._note("end", run, outcome=outcome, reason=reason)
+        self._step_aside(run)
         self._leave(run)
 
     def _leave(self, run: _Run | None) -> None:

@@ -138,6 +138,8 @@ def _redactor(secret: bytes, config: ConfigStore) -> Callable[[str], str]:
     ]
 
     def clean(text: str) -> str:
+        if not text:
+            return text
         shown: Any = redact(text, [*known, secret.hex(), *config.known_secrets()])
         return str(shown)
 

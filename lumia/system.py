@@ -11,7 +11,9 @@ import time
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from lumia.errors import PayloadError
 from lumia.ids import timed_id
+from lumia.marks import MAX_NAME, is_name
 
 if TYPE_CHECKING:
     from lumia.store import Store
@@ -99,12 +101,17 @@ class _Adapters:
     """`lumia.system.adapters`: who serves which platform."""
 
     def reg(self, adapter_id: str, version: str, *, platform: str | None = None, account: str | None = None) -> None:
-        """Register an adapter; the platform is the id's part before the first '-' unless given."""
+        """Register an adapter; the platform is the id's part before the first '-' unless given.
+
+        Raises `PayloadError` for an id that isn't 1 to 512 printable characters.
+        """
+        _check(adapter_id)
         found = platform or adapter_id.split("-", 1)[0]
         self._put(AdapterInfo(adapter_id, version, found, account or "", now()))
 
     def heartbeat(self, adapter_id: str, version: str) -> None:
         """Note that an adapter is alive; one that was never registered is registered by it."""
+        _check(adapter_id)
         known = {info.id: info for info in self.list()}.get(adapter_id)
         platform = known.platform if known else adapter_id.split("-", 1)[0]
         self._put(AdapterInfo(adapter_id, version, platform, known.account if known else "", now()))
@@ -116,6 +123,11 @@ class _Adapters:
 
     def _put(self, info: AdapterInfo) -> None:
         _store().put("adapters", info.id, asdict(info))
+
+
+def _check(adapter_id: object) -> None:
+    if not is_name(adapter_id):
+        raise PayloadError(f"an adapter's id is 1 to {MAX_NAME} printable characters, got {str(adapter_id)[:80]!r}")
 
 
 def _store() -> Store:

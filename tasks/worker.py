@@ -102,8 +102,11 @@ class LumiaWorker:
             if claim is None:
                 return "dropped: committed or claimed elsewhere"
             events = TaskEvents(self._dispatcher(hostname), claim)
-            with self._watch.over(claim, self.transport.limits):
-                bot.executor.process(claim, events)
+            try:
+                with self._watch.over(claim, self.transport.limits):
+                    bot.executor.process(claim, events)
+            finally:
+                events.send()
         if events.failure:
             raise StepFailed(events.failure.strip().splitlines()[-1])
         return "committed"

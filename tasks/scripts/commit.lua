@@ -3,7 +3,7 @@
 -- Returns {'ok'}, {'fused', attempt}, a batched claim, {'stale'} or {'refused', key, what} before anything was written.
 local c = cjson.decode(ARGV[2])
 local key = runkey(c.r)
-local f = redis.call('HMGET', key, 's', 'x', 't', 'lc', 'la', 'X', 'l', 'A')
+local f = redis.call('HMGET', key, 's', 'x', 't', 'lc', 'la', 'X', 'l', 'A', 'S')
 local mark = c.x .. ':' .. c.t
 if f[4] == mark then
   if f[5] == 'ok' or f[5] == 'fused' or f[5] == 'again' then return {f[5]} end
@@ -19,14 +19,20 @@ local refused = refuses(c.store)
 if refused then return refused end
 
 if ARGV[3] ~= '' then redis.call('SET', boxkey(c.r), ARGV[3]) end
-if c.rec ~= '' then
-  local n = redis.call('HINCRBY', key, 'S', 1)
-  redis.call('HSET', key, 'S' .. n, c.rec)
-end
 apply(c.store)
-local function answer(text, reply)
-  redis.call('HSET', key, 'lc', mark, 'la', text)
-  return reply or {text}
+-- One write of the run record per commit: what the step left, what follows, and the answer for when it is sent again.
+local changes = {'lc', mark}
+local function change(...)
+  for _, word in ipairs({...}) do changes[#changes + 1] = word end
+end
+if c.rec ~= '' then
+  local n = (tonumber(f[9]) or 0) + 1
+  change('S', n, 'S' .. n, c.rec)
+end
+local function answer(text)
+  change('la', text)
+  redis.call('HSET', key, unpack(changes))
+  return {text}
 end
 
 local cancelled = f[6] and c.op ~= 'end'
@@ -49,15 +55,17 @@ for i = 4, #ARGV, 2 do
 end
 
 if op == 'next' then
-  redis.call('HSET', key, 'x', c.nx, 'h', c.h, 'l', c.l, 'm', c.m, 'to', c.to, 'a', 0, 'B', 0)
+  change('x', c.nx, 'h', c.h, 'l', c.l, 'm', c.m, 'to', c.to, 'B', 0)
   if c.fuse == 1 then
-    redis.call('HSET', key, 'a', 1)
+    change('a', 1)
     redis.call('ZADD', P .. 'claims', clock() + c.to, c.r)
     return answer('fused')
   end
+  change('a', 0)
   redis.call('ZREM', P .. 'claims', c.r)
+  local reply = answer('ok')
   push(c.r)
-  return answer('ok')
+  return reply
 end
 if op == 'retry' or op == 'handback' then
   if op == 'handback' then
@@ -66,17 +74,22 @@ if op == 'retry' or op == 'handback' then
   end
   if f[8] == '1' then
     redis.call('HINCRBY', key, 'a', 1)
-    redis.call('HSET', key, 't', redis.call('INCR', P .. 'token'))
+    change('t', redis.call('INCR', P .. 'token'))
     redis.call('ZADD', P .. 'claims', clock() + c.to, c.r)
     return answer('again')
   end
   redis.call('ZREM', P .. 'claims', c.r)
+  local reply = answer('ok')
   postpone(c.r, c.delay)
-  return answer('ok')
+  return reply
 end
+local reply = answer('ok')
 finish(c.r, c.z, c.y, c.keep)
 if c.batch == 1 then
   local found = take_next(f[7], c.w)
-  if found[1] == 'claimed' then return answer(found[2], found) end
+  if found[1] == 'claimed' then
+    redis.call('HSET', key, 'la', found[2])
+    return found
+  end
 end
-return answer('ok')
+return reply

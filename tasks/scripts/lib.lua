@@ -42,15 +42,37 @@ local function push(id)
   redis.call('HSET', runkey(id), 's', 'q', 'q', seq, 't', '', 'w', '')
 end
 
+-- Children inside a lane run one at a time, in the order they were started: the next one may be pushed.
+local function step_aside(id)
+  local f = redis.call('HMGET', runkey(id), 'k', 'L')
+  local active = P .. 'ia:' .. (f[1] or '')
+  if f[2] ~= 'i' or redis.call('GET', active) ~= id then return end
+  redis.call('DEL', active)
+  while true do
+    local sibling = redis.call('LPOP', P .. 'iq:' .. f[1])
+    if not sibling then return end
+    if redis.call('HGET', runkey(sibling), 's') == 'w' then
+      redis.call('SET', active, sibling)
+      return push(sibling)
+    end
+  end
+end
+
 local function postpone(id, delay)
   redis.call('HSET', runkey(id), 's', 'd', 't', '', 'w', '')
   redis.call('ZADD', P .. 'delayed', clock() + delay, id)
+  step_aside(id)
 end
 
--- Enter the lane (or go on, when the run holds it, runs inside its parent's, or has none).
+-- Enter the lane (or go on, when the run holds it or has none).
 local function enter(id)
   local f = redis.call('HMGET', runkey(id), 'k', 'L')
-  if f[1] == '' or f[2] ~= '' then return push(id) end
+  if f[1] == '' or f[2] == 'h' then return push(id) end
+  if f[2] == 'i' then
+    if redis.call('SET', P .. 'ia:' .. f[1], id, 'NX') then return push(id) end
+    redis.call('HSET', runkey(id), 's', 'w')
+    return redis.call('RPUSH', P .. 'iq:' .. f[1], id)
+  end
   local holder = P .. 'lh:' .. f[1]
   if redis.call('SET', holder, id, 'NX') then
     redis.call('HSET', runkey(id), 'L', 'h')
@@ -88,6 +110,7 @@ end
 local function finish(id, outcome, reason, keep)
   redis.call('HSET', runkey(id), 's', 'e', 'z', outcome, 'y', reason, 'e', clock(), 't', '', 'w', '')
   redis.call('ZREM', P .. 'claims', id)
+  step_aside(id)
   leave(id, keep)
 end
 

@@ -34,6 +34,15 @@ def test_lanes_do_not_wait_for_each_other(bot: Probe) -> None:
     bot.wait(slow)
 
 
+def test_children_in_a_lane_run_one_at_a_time_in_order_without_waiting_for_their_parent(
+    bot: Probe, tmp_path: Path
+) -> None:
+    result = bot.pipe("parts", options={"key": f"lane {bot.scope}"}, file=str(tmp_path / "first part"))
+    assert result.outcome == "done"
+    assert [what[1] for what in bot.seen if what[0] == "part"] == list(range(8))
+    assert ["parent saw a part", True] in bot.seen
+
+
 def test_waiting_covers_the_whole_tree(bot: Probe) -> None:
     result = bot.pipe("families", depth=3)
     assert sorted(bot.seen) == [["depth", 0]] * 8 + [["depth", 1]] * 4 + [["depth", 2]] * 2 + [["depth", 3]]

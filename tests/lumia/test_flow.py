@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lumia.errors import BoxTypeError, EffectError, FlowError, LumiaError, PayloadError, StoreError
+from lumia.errors import BoxTypeError, EffectError, FlowError, LaneError, LumiaError, PayloadError, StoreError
 from lumia.flow import Decision, Raised, Ran, Skipped, after, described
 from lumia.marks import Retry
 from lumia.routes import Plan, PlanStep
@@ -132,7 +132,7 @@ def test_a_removed_handler_is_skipped_and_the_run_goes_on() -> None:
     assert after(plan("pipe"), 0, Skipped("removed"), 1) == Decision("end", "skipped", "removed", run="done")
 
 
-@pytest.mark.parametrize("error", [FlowError, BoxTypeError, EffectError, PayloadError, StoreError])
+@pytest.mark.parametrize("error", [FlowError, BoxTypeError, EffectError, LaneError, PayloadError, StoreError])
 def test_a_mistake_in_the_handler_is_not_tried_again(error: type[LumiaError]) -> None:
     raised = Raised.of(error("wrong"))
     assert raised.permanent and raised.error == f"{error.__name__}: wrong"

@@ -73,7 +73,13 @@ def test_a_decorator_only_marks_and_returns_the_function_itself() -> None:
 
     assert lumia.pipe.on("msg", priv=5, queue="slow")(handler) is handler
     (mark,) = marks_on(handler)
-    assert (mark.kind, mark.id, mark.priv, mark.glob, dict(mark.options)) == ("pipe", "msg", 5, False, {"queue": "slow"})
+    assert (mark.kind, mark.id, mark.priv, mark.glob, dict(mark.options)) == (
+        "pipe",
+        "msg",
+        5,
+        False,
+        {"queue": "slow"},
+    )
 
 
 @pytest.mark.parametrize(

@@ -107,7 +107,9 @@ def test_stages_come_first_then_priv_then_registration() -> None:
 
 
 def test_pipelines_and_events_of_one_id_do_not_see_each_other() -> None:
-    index = RouteIndex([route("msg", "p.pipe"), route("*", "p.guard", "interceptor"), route("msg", "p.see", "consumer")])
+    index = RouteIndex(
+        [route("msg", "p.pipe"), route("*", "p.guard", "interceptor"), route("msg", "p.see", "consumer")]
+    )
     assert found(index, "pipe", "msg") == ["p.pipe"]
     assert found(index, "event", "msg") == ["p.guard", "p.see"]
 

@@ -191,6 +191,30 @@ def lane_child(content: lumia.Box[Any]) -> None:
     note(content, content.into()["n"], "child")
 
 
+@lumia.pipe.on("parts", priv=2)
+def sends_parts(content: lumia.Box[Any]) -> None:
+    for n in range(8):
+        lumia.event.start("part", lumia.Box.any({**content.into(), "n": n}))
+    lumia.utils.next()
+
+
+@lumia.pipe.on("parts", priv=1)
+def goes_on_meanwhile(content: lumia.Box[Any]) -> None:
+    path = Path(content.into()["file"])
+    end = time.monotonic() + 5
+    while not path.exists() and time.monotonic() < end:
+        time.sleep(0.01)
+    note(content, "parent saw a part", path.exists())
+
+
+@lumia.event.consumer("part", retry=QUICK)
+def part(content: lumia.Box[Any]) -> None:
+    value = content.into()
+    Path(value["file"]).touch()
+    time.sleep(0.02 if value["n"] == 0 else 0)
+    note(content, "part", value["n"])
+
+
 @lumia.pipe.on("families", priv=1)
 def parent(content: lumia.Box[Any]) -> None:
     value = content.into()
