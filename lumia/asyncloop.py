@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 import threading
 from collections.abc import Coroutine
@@ -32,15 +33,16 @@ class AsyncLoop:
         It is cancelled after `limit` seconds, and given up when it goes on all the same or blocks the loop: both raise
         `LumiaError` naming the handler.
         """
-        try:
-            future = asyncio.run_coroutine_threadsafe(_guarded(coroutine, limit, handler), self._loop)
-        except RuntimeError:
+        if self._closing:
             coroutine.close()
-            raise
+            raise LumiaError(f"{handler} was not begun: this process is ending")
+        future = asyncio.run_coroutine_threadsafe(_guarded(coroutine, limit, handler), self._loop)
         try:
             value, error = future.result(limit + self._grace)
         except TimeoutError:
             future.cancel()
+            if inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED:
+                coroutine.close()
             raise LumiaError(
                 f"{handler} did not end within {self._grace:g} s after its limit of {limit:g} s: it ignores being "
                 "cancelled, or blocks the event loop (use await, or make it a plain `def`)"
@@ -52,13 +54,9 @@ class AsyncLoop:
     def close(self) -> None:
         """Cancel what still runs, stop the loop and join its thread."""
         self._closing = True
-        ending = self._end()
-        try:
-            asyncio.run_coroutine_threadsafe(ending, self._loop)
-        except RuntimeError:  # closed already
-            ending.close()
-            return
-        self._thread.join(timeout=5)
+        if self._thread.is_alive():
+            asyncio.run_coroutine_threadsafe(self._end(), self._loop)
+            self._thread.join(timeout=5)
         if not self._thread.is_alive():
             self._loop.close()
 

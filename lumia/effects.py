@@ -9,8 +9,7 @@ from typing import Any
 from lumia.box import Box
 from lumia.context import StepContext, active
 from lumia.errors import BoxError, EffectError, LumiaError
-from lumia.flow import described
-from lumia.journal import JournalEntry, clean
+from lumia.journal import JournalEntry, clean, described
 from lumia.marks import MAX_NAME, is_name
 from lumia.ports import EffectRecord
 

@@ -17,9 +17,9 @@ from lumia.asyncloop import AsyncLoop
 from lumia.box import Box
 from lumia.context import StepContext, executing
 from lumia.errors import BoxError, FlowError, StaleClaimError, StoreError
-from lumia.flow import Decision, Raised, Ran, Skipped, after, described
+from lumia.flow import Decision, Raised, Ran, Skipped, after
 from lumia.ids import child_id
-from lumia.journal import JournalEntry, clean
+from lumia.journal import JournalEntry, clean, described
 from lumia.ports import Claim, Commit, DeadLetter, RunRequest, StepRecord
 from lumia.routes import Plan, PlanStep
 
@@ -97,23 +97,25 @@ class Executor:
         batch = _Batch(self._bot)
         while claim is not None:
             batch.count(claim)
-            claim = self._step(claim, heard, batch.goes_on())
+            claim = self._step(claim, heard, batch)
 
     def process_inline(self, claim: Claim, box: Box[Any]) -> None:
         """Execute a run whose Box is a live resource: here, now, and with retries in memory only."""
         held = _Held(box)
         current: Claim | None = claim
         while current is not None:
-            current = self._step(current, StepListener(), batch=False, held=held)
+            current = self._step(current, StepListener(), held=held)
 
-    def _step(self, claim: Claim, listener: StepListener, batch: bool, held: _Held | None = None) -> Claim | None:
+    def _step(
+        self, claim: Claim, listener: StepListener, batch: _Batch | None = None, held: _Held | None = None
+    ) -> Claim | None:
         step = claim.plan.steps[claim.step]
         listener.started(claim, step)
         began = self._bot.clock.monotonic()
         done = self._run(claim, step, held.box if held is not None else None)
         seconds = self._bot.clock.monotonic() - began
         try:
-            follower = self._commit(claim, step, done, seconds, batch)
+            follower = self._commit(claim, step, done, seconds, batch is not None and batch.goes_on())
         except StaleClaimError as error:
             self._bot.log.warning("discarded a stale result: %s", error)
             listener.ended(claim, step, "stale", str(error), seconds)
@@ -151,7 +153,7 @@ class Executor:
                 returned = self._invoke(handler.fn, arguments, context)
             new = _returned(context, returned)
             content = new if new is not None else given
-            changed = new is not None or bool(content.meta != before)
+            changed = new is not None or _differ(content.meta, before)
         except (KeyboardInterrupt, SystemExit) as error:
             # Ctrl-C reaches the main thread only; elsewhere it is a handler that raises.
             if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
@@ -240,6 +242,13 @@ def _returned(context: StepContext, returned: Any) -> Box[Any] | None:
         return returned
     way_out = "return lumia.Box.any(value)" if step.kind == "chain" else "return nothing; content goes on by next(box)"
     raise FlowError(f"{step.handler} ({step.kind}) returned a {type(returned).__name__}; {way_out}")
+
+
+def _differ(meta: Any, before: Any) -> bool:
+    try:
+        return bool(meta != before)
+    except Exception:  # e.g. an array among the values: writing the Box will say what is wrong with it
+        return True
 
 
 def _failed(context: StepContext, error: BaseException) -> _Result:

@@ -18,7 +18,7 @@ def serve() -> Iterator[str]:
         raise LumiaError("lumia.testing.fake_redis() needs fakeredis: pip install 'fakeredis[lua]'") from error
     server = TcpFakeServer(("127.0.0.1", 0), server_type="redis")
     server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, name="lumia-fake-redis", daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,), name="lumia-fake-redis", daemon=True)
     thread.start()
     try:
         yield f"redis://127.0.0.1:{server.server_address[1]}/0"

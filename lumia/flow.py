@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lumia.errors import BoxError, EffectError, FlowError, LaneError, ModelConfigError, PayloadError, StoreError
+from lumia.journal import described
 from lumia.routes import Plan, PlanStep
 
 PERMANENT: tuple[type[BaseException], ...] = (
@@ -21,15 +22,6 @@ PERMANENT: tuple[type[BaseException], ...] = (
     ModelConfigError,
 )
 """Errors a retry can't mend: they go to the dead letters at once."""
-
-
-def described(error: BaseException) -> str:
-    """Return an error's type and message, also for one whose own `__str__` fails."""
-    try:
-        text = str(error)
-    except Exception:
-        text = "(its message can't be shown)"
-    return f"{type(error).__name__}: {text}"
 
 
 @dataclass(frozen=True)

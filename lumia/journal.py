@@ -42,6 +42,15 @@ def clean(text: str, limit: int = MAX_REASON, *, end: bool = False) -> str:
     return "…" + shown[1 - limit :] if end else shown[: limit - 1] + "…"
 
 
+def described(error: BaseException) -> str:
+    """Return an error's type and message, also for one whose own `__str__` fails."""
+    try:
+        text = str(error)
+    except Exception:
+        text = "(its message can't be shown)"
+    return f"{type(error).__name__}: {text}"
+
+
 @dataclass(frozen=True)
 class JournalEntry:
     """One thing that happened.

@@ -166,10 +166,15 @@ class Runtime:
         finally:
             _here.reset(token)
 
-    def close(self) -> None:
-        """Unload plugins and release what the bot holds."""
+    def deactivate(self) -> Runtime:
+        """Make this no longer the process's bot; `activated()` still makes it the active one of a block."""
         if self in _process:
             _process.remove(self)
+        return self
+
+    def close(self) -> None:
+        """Unload plugins and release what the bot holds."""
+        self.deactivate()
         with ExitStack() as last:
             last.callback(self.transport.close)
             if self._loop is not None:

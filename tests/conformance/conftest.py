@@ -17,7 +17,7 @@ from lumia.opening import limits_of, load_plugins
 from lumia.runs import RunResult
 from lumia.runtime import Runtime, open_bot
 from tests.support import servers
-from tests.support.workers import bot_root, opened, worker
+from tests.support.workers import bot_root, connected, worker
 
 PROBE = Path(__file__).parent / "plugins" / "probe"
 
@@ -61,7 +61,7 @@ class Probe:
 @pytest.fixture(scope="session")
 def memory_runtime(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runtime]:
     transport = InMemoryTransport()
-    runtime = open_bot(bot_root(tmp_path_factory.mktemp("memory") / "bot", PROBE), transport=transport)
+    runtime = open_bot(bot_root(tmp_path_factory.mktemp("memory") / "bot", PROBE), transport=transport).deactivate()
     assert runtime.config is not None
     transport.limits = runtime.limits = limits_of(runtime.config)
     with runtime.activated():
@@ -79,7 +79,7 @@ def celery_runtime(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runtime
     with (
         servers.valkey(tmp_path_factory.mktemp("conformance")) as server,
         worker(root, server.url),
-        opened(root, server.url) as runtime,
+        connected(root, server.url) as runtime,
     ):
         yield runtime
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lumia.errors import BoxTypeError, EffectError, FlowError, LaneError, LumiaError, PayloadError, StoreError
-from lumia.flow import Decision, Raised, Ran, Skipped, after, described
+from lumia.flow import Decision, Raised, Ran, Skipped, after
 from lumia.marks import Retry
 from lumia.routes import Plan, PlanStep
 
@@ -142,11 +142,3 @@ def test_a_mistake_in_the_handler_is_not_tried_again(error: type[LumiaError]) ->
 @pytest.mark.parametrize("error", [ValueError("no"), LumiaError("late"), RecursionError("deep"), KeyboardInterrupt()])
 def test_any_other_error_may_pass(error: BaseException) -> None:
     assert not Raised.of(error).permanent
-
-
-def test_an_error_that_can_not_be_shown_is_still_named() -> None:
-    class Rude(Exception):
-        def __str__(self) -> str:
-            raise RuntimeError("no")
-
-    assert described(Rude()) == "Rude: (its message can't be shown)"

@@ -7,7 +7,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lumia.journal import KINDS, MAX_REASON, JournalEntry, clean
+from lumia.journal import KINDS, MAX_REASON, JournalEntry, clean, described
 
 TEXTS = st.text(st.characters(), max_size=20)
 JSON_VALUES = st.recursive(
@@ -59,3 +59,11 @@ def test_long_text_is_cut_where_it_says_least() -> None:
 
 def test_what_can_not_be_encoded_is_shown_as_something_that_can() -> None:
     assert clean("a\x00b\ud800c") == "a␀b?c"
+
+
+def test_an_error_that_can_not_be_shown_is_still_named() -> None:
+    class Rude(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError("no")
+
+    assert described(Rude()) == "Rude: (its message can't be shown)"

@@ -14,6 +14,8 @@ from pathlib import Path
 
 from lumia.paths import base
 from lumia.runtime import Runtime, open_bot
+from tasks.backend import worker_name
+from tasks.transport import RedisTransport, connect
 from tests.support.wait import until
 
 
@@ -96,17 +98,19 @@ def worker(root: Path, url: str, *args: str, name: str = "worker") -> Iterator[C
 
 
 @contextmanager
-def opened(root: Path, url: str) -> Iterator[Runtime]:
-    """Open the bot of `root` in this process without plugin code, as a gateway or command does."""
-    before = os.environ.get("LUMIA_REDIS_URL")
-    os.environ["LUMIA_REDIS_URL"] = url
-    runtime = open_bot(root)
+def connected(root: Path, url: str) -> Iterator[Runtime]:
+    """Open the bot of `root` without plugin code; it is active only where a test activates it."""
+    transport = RedisTransport(connect(url), worker=worker_name())
+    runtime = open_bot(root, transport=transport).deactivate()
+    transport.limits = runtime.limits
     try:
-        with runtime.activated():
-            yield runtime
+        yield runtime
     finally:
         runtime.close()
-        if before is None:
-            del os.environ["LUMIA_REDIS_URL"]
-        else:
-            os.environ["LUMIA_REDIS_URL"] = before
+
+
+@contextmanager
+def opened(root: Path, url: str) -> Iterator[Runtime]:
+    """Open the bot of `root` without plugin code and activate it, as a gateway or command does."""
+    with connected(root, url) as runtime, runtime.activated():
+        yield runtime
