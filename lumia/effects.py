@@ -120,8 +120,10 @@ class _Ledger:
         self._record("intended", "", None)
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if error is not None and self._policy == "retry":
-            self._record("failed", "", self._entry("failed", described(error)))
+        if error is not None:
+            # A call that must not be made twice may have worked although it raised: its outcome stays unknown.
+            state = "failed" if self._policy == "retry" else "intended"
+            self._record(state, "", self._entry("failed", described(error)))
 
     def done(self, value: Any) -> Any:
         """Record the result and return it; raises `EffectError` when it can't be recorded."""

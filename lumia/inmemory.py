@@ -10,10 +10,11 @@ import itertools
 import threading
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from lumia.errors import PayloadError, RunTimeoutError, StaleClaimError, StaleRoutesError, UnknownRunError
+from lumia.inmemory_run import Run
 from lumia.inmemory_store import Values
 from lumia.journal import JournalEntry, clean
 from lumia.ports import (
@@ -26,7 +27,6 @@ from lumia.ports import (
     RunRecord,
     RunRequest,
     Started,
-    StepRecord,
     StoreOp,
 )
 from lumia.routes import RouteTable
@@ -34,27 +34,6 @@ from lumia.system import Clock, RealClock
 
 if TYPE_CHECKING:
     from lumia.runtime import Runtime
-
-
-@dataclass
-class _Run:
-    request: RunRequest
-    box: str
-    started: float
-    state: str = "queued"
-    step: int = 0
-    attempt: int = 0
-    token: int = 0
-    outcome: str = ""
-    reason: str = ""
-    ended: float = 0.0
-    pending: int = 1
-    holds: bool = False
-    cancelled: str = ""
-    handbacks: int = 0
-    steps: list[StepRecord] = field(default_factory=list)
-    children: list[str] = field(default_factory=list)
-    last: tuple[tuple[int, int], Claim | None] | None = None
 
 
 MAX_FINISHED = 20_000
@@ -68,7 +47,7 @@ class InMemoryTransport:
         self.limits = limits or Limits()
         self.clock = clock or RealClock()
         self._changed = threading.Condition(threading.RLock())
-        self._runs: dict[str, _Run] = {}
+        self._runs: dict[str, Run] = {}
         self._finished: deque[str] = deque()
         self._ready: dict[str, list[tuple[int, int, str]]] = {}
         self._delayed: list[tuple[float, int, str]] = []
@@ -117,7 +96,7 @@ class InMemoryTransport:
         return None
 
     def _begin(self, request: RunRequest) -> None:
-        run = _Run(request, request.box, self.clock.now(), attempt=request.attempt)
+        run = Run(request, request.box, self.clock.now(), attempt=request.attempt)
         self._runs[request.run_id] = run
         parent = self._runs.get(request.parent)
         if parent is not None:
@@ -135,7 +114,7 @@ class InMemoryTransport:
         else:
             self._enter(run)
 
-    def _enter(self, run: _Run) -> None:
+    def _enter(self, run: Run) -> None:
         key = run.request.key
         if not key or run.holds:
             self._push(run)
@@ -151,7 +130,7 @@ class InMemoryTransport:
         run.holds = True
         self._push(run)
 
-    def _enter_inside(self, run: _Run, key: str) -> None:
+    def _enter_inside(self, run: Run, key: str) -> None:
         if key in self._inner_active:
             run.state = "waiting"
             self._inner.setdefault(key, deque()).append(run.request.run_id)
@@ -159,7 +138,7 @@ class InMemoryTransport:
         self._inner_active[key] = run.request.run_id
         self._push(run)
 
-    def _step_aside(self, run: _Run) -> None:
+    def _step_aside(self, run: Run) -> None:
         """Let the next child of the lane's tree run: they run one at a time, in the order they were started."""
         key = run.request.key
         if not run.request.inside or self._inner_active.get(key) != run.request.run_id:
@@ -174,14 +153,14 @@ class InMemoryTransport:
         if not waiting:
             self._inner.pop(key, None)
 
-    def _push(self, run: _Run) -> None:
+    def _push(self, run: Run) -> None:
         run.state = "queued"
         queue = run.request.plan.steps[run.step].queue
         heapq.heappush(
             self._ready.setdefault(queue, []), (run.request.priority, next(self._counter), run.request.run_id)
         )
 
-    def _postpone(self, run: _Run, delay: float) -> None:
+    def _postpone(self, run: Run, delay: float) -> None:
         run.state = "delayed"
         heapq.heappush(self._delayed, (self.clock.monotonic() + delay, next(self._counter), run.request.run_id))
         self._step_aside(run)
@@ -211,19 +190,11 @@ class InMemoryTransport:
             if run is not None and run.state == "delayed":
                 self._enter(run)
 
-    def _claim(self, run: _Run) -> Claim:
+    def _claim(self, run: Run) -> Claim:
         run.state = "claimed"
         run.attempt += 1
         run.token = next(self._counter)
-        return self._as_claim(run)
-
-    def _as_claim(self, run: _Run) -> Claim:
-        request = run.request
-        return Claim(
-            request.run_id, run.step, run.token, run.attempt, request.flow, request.id, request.key, request.root_id,
-            request.cause, request.priority, request.plan, run.box, retry_of=request.retry_of, arc=request.arc,
-            handbacks=run.handbacks,
-        )  # fmt: skip
+        return run.claim()
 
     def begin_inline(self, run_id: str) -> Claim:
         """Return the claim of an Arc run that this process has started."""
@@ -245,7 +216,7 @@ class InMemoryTransport:
             self._changed.notify_all()
             return answer
 
-    def _apply(self, run: _Run, claim: Claim, commit: Commit) -> Claim | None:
+    def _apply(self, run: Run, claim: Claim, commit: Commit) -> Claim | None:
         if commit.box is not None:
             run.box = commit.box
         if commit.action != "handback":
@@ -255,13 +226,13 @@ class InMemoryTransport:
             self._values.write(op)
         if commit.dead is not None:
             self._dead.append(commit.dead)
-            self._note("dead", run, reason=commit.dead.error, step=claim.step)
+            self._log(_dead_entry(claim, commit.dead))
         for child in commit.children:
             if child.run_id not in self._runs and self._known(child) is None:
                 self._begin(child)
         return self._follow(run, commit)
 
-    def _follow(self, run: _Run, commit: Commit) -> Claim | None:
+    def _follow(self, run: Run, commit: Commit) -> Claim | None:
         queue = run.request.plan.steps[run.step].queue
         if run.cancelled and commit.action != "end":
             self._end(run, "cancelled", run.cancelled)
@@ -269,7 +240,7 @@ class InMemoryTransport:
             run.step, run.attempt, run.handbacks = commit.index, 0, 0
             if commit.fuse:
                 run.attempt = 1
-                return self._as_claim(run)
+                return run.claim()
             self._push(run)
         elif commit.action in ("retry", "handback"):
             return self._again(run, commit)
@@ -277,7 +248,7 @@ class InMemoryTransport:
             self._end(run, commit.outcome, commit.reason)
         return self.take(queue) if commit.batch and commit.action == "end" else None
 
-    def _again(self, run: _Run, commit: Commit) -> Claim | None:
+    def _again(self, run: Run, commit: Commit) -> Claim | None:
         if commit.action == "handback":
             run.attempt -= 1
             run.handbacks += 1
@@ -286,13 +257,13 @@ class InMemoryTransport:
         self._postpone(run, commit.delay)
         return None
 
-    def _end(self, run: _Run, outcome: str, reason: str) -> None:
+    def _end(self, run: Run, outcome: str, reason: str) -> None:
         run.state, run.outcome, run.reason, run.ended = "ended", outcome, reason, self.clock.now()
         self._note("end", run, outcome=outcome, reason=reason)
         self._step_aside(run)
         self._leave(run)
 
-    def _leave(self, run: _Run | None) -> None:
+    def _leave(self, run: Run | None) -> None:
         while run is not None:
             run.pending -= 1
             if run.pending > 0:
@@ -303,7 +274,7 @@ class InMemoryTransport:
             self._forget(run.request.run_id)
             run = self._runs.get(run.request.parent) if run.request.attached else None
 
-    def _release(self, run: _Run) -> None:
+    def _release(self, run: Run) -> None:
         if not run.holds:
             return
         key = run.request.key
@@ -331,7 +302,7 @@ class InMemoryTransport:
         """Return a run's record, or None when it is unknown or no longer kept."""
         with self._changed:
             run = self._runs.get(run_id)
-            return None if run is None else _recorded(run)
+            return None if run is None else run.record()
 
     def wait(self, run_id: str, timeout: float) -> RunRecord:
         """Wait until a run's tree has finished."""
@@ -339,7 +310,7 @@ class InMemoryTransport:
             run = self._found(run_id)
             if not self._changed.wait_for(lambda: run.state == "finished", timeout):
                 raise RunTimeoutError(f"run {run_id} has not ended within {timeout:g} s; look at it with `lumia runs`")
-            return _recorded(run)
+            return run.record()
 
     def cancel(self, run_id: str, reason: str) -> bool:
         """End a run as cancelled at its next commit or at once; False when it had ended."""
@@ -382,15 +353,11 @@ class InMemoryTransport:
     # --- journal, routes, dead letters
 
     def _note(
-        self, kind: str, run: _Run, *, outcome: str = "", reason: str = "", step: int | None = None,
-        detail: dict[str, Any] | None = None,
-    ) -> None:  # fmt: skip
+        self, kind: str, run: Run, *, outcome: str = "", reason: str = "", detail: dict[str, Any] | None = None
+    ) -> None:
         request = run.request
-        entry = JournalEntry(
-            kind, request.run_id, request.root_id, request.id, request.key, step, outcome=outcome, reason=reason,
-            detail=detail or {},
-        )  # fmt: skip
-        self._log(entry)
+        named = (kind, request.run_id, request.root_id, request.id, request.key)
+        self._log(JournalEntry(*named, outcome=outcome, reason=reason, detail=detail or {}))
 
     def _log(self, entry: JournalEntry) -> None:
         self._journal.append(replace(entry, cursor=str(next(self._counter)), time=self.clock.now()))
@@ -476,18 +443,17 @@ class InMemoryTransport:
         for thread in self._threads:
             thread.join(timeout=5)
 
-    def _found(self, run_id: str) -> _Run:
+    def _found(self, run_id: str) -> Run:
         run = self._runs.get(run_id)
         if run is None:
             raise UnknownRunError(f"run {run_id} is unknown here, or ended longer ago than runs are kept")
         return run
 
 
-def _recorded(run: _Run) -> RunRecord:
-    request = run.request
-    return RunRecord(
-        request.run_id, request.flow, request.id, request.key, request.root_id, request.cause, run.state, run.outcome,
-        run.reason, run.started, run.ended, tuple(run.steps), tuple(run.children), run.box, run.attempt,
+def _dead_entry(claim: Claim, dead: DeadLetter) -> JournalEntry:
+    return JournalEntry(
+        "dead", claim.run_id, claim.root_id, claim.id, claim.key, claim.step, dead.handler, reason=dead.error,
+        attempt=dead.attempts,
     )  # fmt: skip
 
 

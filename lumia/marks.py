@@ -107,6 +107,13 @@ def marks_on(fn: Function) -> list[Mark]:
     return sorted(getattr(fn, _ATTRIBUTE, ()), key=lambda mark: mark.order)
 
 
+def marks_in(module: ModuleType) -> list[tuple[Mark, Function]]:
+    """Return the marks of `module`, and of the loaded modules inside it when it is a package, in registration order."""
+    parts = _parts(module) if hasattr(module, "__path__") else [module]
+    found = [pair for part in parts for pair in part.__dict__.get(_LISTED, ())]
+    return sorted(found, key=lambda pair: pair[0].order)
+
+
 def marks_of(module: ModuleType) -> list[tuple[Mark, Function]]:
     """Return every mark of `module` and of the loaded modules of its package, in registration order."""
     found = [pair for part in _parts(module) for pair in part.__dict__.get(_LISTED, ())]

@@ -338,6 +338,18 @@ def destination(pid: int, platform: str, kind: str, id: str) -> str:
     return f"{_SEND}{head}-{escape_id(id)}"
 
 
+def reply_to(msg: Mapping[str, Any], pid: int | None = None) -> str:
+    """Return the destination that answers a `msg` payload in its own chat.
+
+    pid: of a platform that is not in `PIDS` (100 or more). Raises `PayloadError` for such a platform without one.
+    """
+    platform, chat = msg["platform"], msg["chat"]
+    number = PIDS.get(platform) if pid is None else pid
+    if number is None:
+        raise PayloadError(f"platform {platform!r} has no number of its own; pass its pid, 100 or more")
+    return destination(number, platform, chat["kind"], chat["id"])
+
+
 def lane(platform: str, account: str, kind: str, id: str) -> str:
     """Return the key under which a chat's messages are served in order (DESIGN §4), e.g. `qq:10001:group-12`."""
     return f"{platform}:{escape_id(account)}:{kind}-{escape_id(id)}"

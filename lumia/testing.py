@@ -29,7 +29,7 @@ from lumia.errors import PluginLoadError, RegistrationError
 from lumia.inmemory import InMemoryTransport
 from lumia.loader import Handler, Loader, Plugin, PluginSet
 from lumia.manifest import Manifest
-from lumia.marks import Mark, marks_of, marks_on, verify
+from lumia.marks import Mark, marks_in, marks_on, verify
 from lumia.opening import limits_of, open_bot
 from lumia.paths import base
 from lumia.ports import DeadLetter, Limits
@@ -176,7 +176,7 @@ class Bot:
             setattr(settings, key, value)
 
     def _handlers(self, item: ModuleType | Callable[..., Any]) -> Iterator[Handler]:
-        found = marks_of(item) if isinstance(item, ModuleType) else [(mark, item) for mark in marks_on(item)]
+        found = marks_in(item) if isinstance(item, ModuleType) else [(mark, item) for mark in marks_on(item)]
         if not found:
             raise RegistrationError(f"Bot() was given {item!r}, which has no mark such as @lumia.pipe.on('msg')")
         for mark, fn in found:

@@ -58,6 +58,5 @@ def roll(dice: int, sides: int) -> str:
 
 def reply(msg: dict[str, Any], text: str) -> None:
     """Send `text` to where `msg` came from, through the account that received it."""
-    platform, chat = msg["platform"], msg["chat"]
-    to = lumia.payloads.destination(lumia.payloads.PIDS[platform], platform, chat["kind"], chat["id"])
-    lumia.event.start(id=to, content=lumia.Box.any({"text": text}, meta={"account": msg["account"]}))
+    content = lumia.Box.any({"text": text}, meta={"account": msg["account"]})
+    lumia.event.start(lumia.payloads.reply_to(msg), content)

@@ -1,13 +1,16 @@
 -- End a step: outcome, Box, store writes, journal, children, retry or next message, all or nothing.
 -- ARGV: prefix, JSON (see tasks/transport.py), Box wire ('' = unchanged), then the children as JSON, wire, JSON, wire, …
--- Returns {'ok'}, {'fused', attempt}, a batched claim, {'stale'} or {'refused', key, what} before anything was written.
+-- Returns {'ok'}, {'fused'}, {'again'} or a batched claim; {'stale'}, {'plan'} (a child's is missing) or
+-- {'refused', key, what} before anything was written.
 local c = cjson.decode(ARGV[2])
 local key = runkey(c.r)
 local f = redis.call('HMGET', key, 's', 'x', 't', 'lc', 'la', 'X', 'l', 'A', 'S')
 local mark = c.x .. ':' .. c.t
 if f[4] == mark then
   if f[5] == 'ok' or f[5] == 'fused' or f[5] == 'again' then return {f[5]} end
-  if redis.call('HGET', runkey(f[5]), 'w') == c.w then return taken(f[5]) end
+  local follower, token = string.match(f[5], '^(%S+) (%d+)$')
+  local its = redis.call('HMGET', runkey(follower), 's', 't')
+  if its[1] == 'c' and its[2] == token then return taken(follower) end
   return {'ok'}
 end
 if f[1] ~= 'c' or f[2] ~= tostring(c.x) or f[3] ~= tostring(c.t) then
@@ -15,6 +18,9 @@ if f[1] ~= 'c' or f[2] ~= tostring(c.x) or f[3] ~= tostring(c.t) then
   return {'stale'}
 end
 
+for i = 4, #ARGV, 2 do
+  if planless(cjson.decode(ARGV[i])) then return {'plan'} end
+end
 local refused = refuses(c.store)
 if refused then return refused end
 
@@ -44,10 +50,8 @@ if c.j ~= '' then
   if op == 'end' then note(c.limit, c.j, 'e', c.z, 'y', c.y) else note(c.limit, c.j) end
 end
 if c.dead ~= '' then
-  redis.call('HSET', P .. 'dl', c.r .. '.' .. c.x, c.dead)
-  redis.call('ZADD', P .. 'dead', clock(), c.r .. '.' .. c.x)
+  letter(c.r .. '.' .. c.x, c.dead)
   note(c.limit, c.jd)
-  count('dead')
 end
 for i = 4, #ARGV, 2 do
   local r = cjson.decode(ARGV[i])
@@ -88,7 +92,7 @@ finish(c.r, c.z, c.y, c.keep)
 if c.batch == 1 then
   local found = take_next(f[7], c.w)
   if found[1] == 'claimed' then
-    redis.call('HSET', key, 'la', found[2])
+    redis.call('HSET', key, 'la', found[2] .. ' ' .. found[4])
     return found
   end
 end

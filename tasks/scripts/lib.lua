@@ -2,6 +2,7 @@
 -- to stay small; docs/redis.md lists them.
 local P = ARGV[1]
 local LISTS = {0, 3, 6, 9}
+local MAX_LETTERS = 10000
 
 local function clock()
   local t = redis.call('TIME')
@@ -20,6 +21,17 @@ local function count(name) redis.call('HINCRBY', P .. 'stats', name, 1) end
 
 local function note(limit, text, ...)
   redis.call('XADD', P .. 'journal', 'MAXLEN', '~', limit, '*', 'j', text, ...)
+end
+
+-- Keep a dead letter; past the bound the oldest one goes, and is counted.
+local function letter(member, text)
+  redis.call('HSET', P .. 'dl', member, text)
+  redis.call('ZADD', P .. 'dead', clock(), member)
+  count('dead')
+  while redis.call('ZCARD', P .. 'dead') > MAX_LETTERS do
+    redis.call('HDEL', P .. 'dl', redis.call('ZPOPMIN', P .. 'dead')[1])
+    count('dead dropped')
+  end
 end
 
 -- Push the message of the run's current step: a Celery envelope whose arguments are (run, step, sequence) only.
@@ -61,15 +73,15 @@ end
 local function postpone(id, delay)
   redis.call('HSET', runkey(id), 's', 'd', 't', '', 'w', '')
   redis.call('ZADD', P .. 'delayed', clock() + delay, id)
-  step_aside(id)
 end
 
--- Enter the lane (or go on, when the run holds it or has none).
+-- Enter the lane (or go on, when the run holds it, has its turn inside it, or has none).
 local function enter(id)
   local f = redis.call('HMGET', runkey(id), 'k', 'L')
   if f[1] == '' or f[2] == 'h' then return push(id) end
   if f[2] == 'i' then
-    if redis.call('SET', P .. 'ia:' .. f[1], id, 'NX') then return push(id) end
+    local active = P .. 'ia:' .. f[1]
+    if redis.call('GET', active) == id or redis.call('SET', active, id, 'NX') then return push(id) end
     redis.call('HSET', runkey(id), 's', 'w')
     return redis.call('RPUSH', P .. 'iq:' .. f[1], id)
   end
@@ -114,6 +126,22 @@ local function finish(id, outcome, reason, keep)
   leave(id, keep)
 end
 
+-- End a run that no worker can end with a commit of its own.
+local function bury(id, outcome, reason, keep, limit, detail)
+  local f = redis.call('HMGET', runkey(id), 'i', 'o', 'k', 'x', 'h', 'a')
+  local entry = {r = id, i = f[1], o = f[2], k = f[3], y = reason}
+  if outcome == 'failed' then
+    local step, attempts = tonumber(f[4]), tonumber(f[6])
+    letter(id .. '.' .. f[4], cjson.encode({run_id = id, step = step, handler = f[5], id = f[1], key = f[3], error = detail or reason,
+      attempts = attempts, box = redis.call('GET', boxkey(id)) or '', time = clock() / 1000, root_id = f[2]}))
+    entry.n, entry.x, entry.h, entry.a = 'dead', step, f[5], attempts
+    note(limit, cjson.encode(entry))
+  end
+  entry.n, entry.z, entry.x, entry.h, entry.a = 'end', outcome, nil, nil, nil
+  note(limit, cjson.encode(entry))
+  finish(id, outcome, reason, keep)
+end
+
 -- The answer to a claim: everything the executor needs. A committed, foreign or younger message gets nothing.
 local function fields(id)
   return redis.call('HMGET', runkey(id), 'x', 't', 'a', 'n', 'i', 'k', 'o', 'c', 'p', 'd', 'R', 'A', 'B')
@@ -139,6 +167,13 @@ local function take(id, step, seq, worker)
   return taken(id)
 end
 
+-- What a message of ours carries, nil when its step has a hard limit; fails for a message of anyone else.
+local function arguments(message)
+  local env = cjson.decode(message)
+  assert(env.headers.task == 'lumia.step')
+  return env.headers.timelimit[1] == cjson.null and cjson.decode(env.body)[1]
+end
+
 -- Claim the oldest waiting message of these lists that is ours, cheap to run here and still wanted.
 local function take_next(queue, worker)
   for _, priority in ipairs(LISTS) do
@@ -146,11 +181,9 @@ local function take_next(queue, worker)
     for _ = 1, 4 do
       local message = redis.call('LINDEX', list, -1)
       if not message then break end
-      local ok, env = pcall(cjson.decode, message)
-      if not ok or type(env) ~= 'table' or type(env.headers) ~= 'table' or env.headers.task ~= 'lumia.step'
-        or env.headers.timelimit[1] ~= cjson.null then return {'none'} end
+      local ok, args = pcall(arguments, message)
+      if not ok or not args then return {'none'} end
       redis.call('RPOP', list)
-      local args = cjson.decode(env.body)[1]
       local answer = take(args[1], tostring(args[2]), string.format('%.0f', args[3]), worker)
       if answer[1] == 'claimed' then return answer end
     end
@@ -185,6 +218,11 @@ local function begin(r, wire, limit, keep)
   enter(id)
 end
 
+-- Whether a request comes without its plan although that is not here (any more): Redis may have lost its last second.
+local function planless(r)
+  return r.pt == '' and redis.call('HEXISTS', P .. 'plans', r.d) == 0
+end
+
 -- The run that serves this request already, or nil; a fresh dedup text is remembered for the window.
 local function known(r, window)
   if redis.call('EXISTS', runkey(r.r)) == 1 then return r.r end
@@ -194,17 +232,26 @@ local function known(r, window)
   return redis.call('GET', name)
 end
 
--- Scripts don't roll back, so what can fail is looked for before the first write.
+-- Scripts don't roll back, so what can fail is looked for before the first write, as if the writes
+-- before it in the same list had been made.
 local NEEDS = {incr = 'string', append = 'list', put = 'hash'}
+local MAX_COUNT = 9.2e18
 
 local function refuses(ops)
+  local ahead = {}
   for _, op in ipairs(ops) do
     local name = P .. 's:' .. op.k
-    local kind = redis.call('TYPE', name).ok
-    if kind ~= 'none' and NEEDS[op.o] and kind ~= NEEDS[op.o] then return {'refused', op.k, kind} end
-    if op.o == 'incr' and kind == 'string' and not string.match(redis.call('GET', name), '^%-?%d+$') then
-      return {'refused', op.k, 'no counter'}
+    local seen = ahead[op.k] or {kind = redis.call('TYPE', name).ok}
+    ahead[op.k] = seen
+    if NEEDS[op.o] and seen.kind ~= 'none' and seen.kind ~= NEEDS[op.o] then return {'refused', op.k, seen.kind} end
+    if op.o == 'incr' then
+      local text = seen.text or (seen.kind == 'string' and redis.call('GET', name)) or '0'
+      local sum = string.match(text, '^%-?%d+$') and tonumber(text) + op.v
+      if not sum or math.abs(sum) > MAX_COUNT then return {'refused', op.k, sum and 'full counter' or 'no counter'} end
+      seen.text = string.format('%.0f', sum)
     end
+    seen.kind = NEEDS[op.o] or (op.o == 'delete' and 'none') or 'string'
+    if op.o == 'set' then seen.text = op.v elseif op.o == 'delete' then seen.text = nil end
   end
 end
 

@@ -4,37 +4,37 @@ local now, ttl, grace, keep, limit = clock(), tonumber(ARGV[2]), tonumber(ARGV[3
 local since = tonumber(redis.call('GET', P .. 'beat:since') or now)
 local last = tonumber(redis.call('GET', P .. 'beat:last') or 0)
 local steady = now - since > ttl and now - last < ttl
-local dead, overdue, vanished, told = 0, 0, 0, {}
+local DEAD, OVERDUE, VANISHED = 1, 2, 3
+local reply = {0, 0, 0}
+local ARC = {dead = 'arc lost: the process that held the live resource is gone',
+  overdue = 'arc lost: its step ran over its limit, and no other process has the live resource'}
+
+local function tell(kind, text)
+  reply[kind] = reply[kind] + 1
+  reply[#reply + 1] = text
+end
 
 local function lost(id, worker, why)
   redis.call('ZREM', P .. 'claims', id)
-  local f = redis.call('HMGET', runkey(id), 's', 'A', 'i', 'o', 'x')
-  if f[1] ~= 'c' then return false end
-  told[#told + 1] = id .. ' ' .. worker .. ' ' .. why
-  if f[2] == '1' then
-    local text = cjson.encode({n = 'dead', r = id, o = f[4], i = f[3], y = 'arc lost', x = tonumber(f[5])})
-    redis.call('HSET', P .. 'dl', id .. '.' .. f[5], cjson.encode({r = id, x = tonumber(f[5]), i = f[3], o = f[4],
-      y = 'arc lost: the process that held the live resource is gone', at = now / 1000}))
-    redis.call('ZADD', P .. 'dead', now, id .. '.' .. f[5])
-    note(limit, text)
-    finish(id, 'failed', 'arc lost', keep)
-  else
-    push(id)
-  end
-  return true
+  local f = redis.call('HMGET', runkey(id), 's', 'A', 'X')
+  if f[1] ~= 'c' then return end
+  tell(why == 'dead' and DEAD or OVERDUE, id .. ' ' .. worker .. ' ' .. why)
+  if f[3] then return bury(id, 'cancelled', f[3], keep, limit) end
+  if f[2] == '1' then return bury(id, 'failed', 'arc lost', keep, limit, ARC[why]) end
+  push(id)
 end
 
 local claims = redis.call('ZRANGE', P .. 'claims', 0, 4999, 'WITHSCORES')
 for i = 1, #claims, 2 do
   local id, deadline = claims[i], tonumber(claims[i + 1])
-  local worker = redis.call('HGET', runkey(id), 'w') or ''
+  local f = redis.call('HMGET', runkey(id), 'w', 'A')
+  local worker = f[1] or ''
   if deadline < now then
-    if lost(id, worker, 'overdue') then overdue = overdue + 1 end
+    lost(id, worker, 'overdue')
   elseif steady then
-    local seen = redis.call('ZSCORE', P .. 'workers', worker)
-    if not seen or now - seen * 1000 > ttl then
-      if lost(id, worker, 'dead') then dead = dead + 1 end
-    end
+    -- A process without heartbeats (a gateway, a command) may execute a run with a live resource of its own.
+    local seen = redis.call('ZSCORE', P .. 'workers', worker) or (f[2] ~= '1' and 0)
+    if seen and now - seen * 1000 > ttl then lost(id, worker, 'dead') end
   end
 end
 
@@ -44,7 +44,7 @@ for i = 6, #ARGV do
   local message = redis.call('LINDEX', list, -1)
   if message then
     local ok, env = pcall(cjson.decode, message)
-    local seq = ok and type(env) == 'table' and type(env.headers) == 'table' and string.match(env.headers.id or '', '%.(%d+)$')
+    local seq = ok and type(env) == 'table' and type(env.headers) == 'table' and string.match(tostring(env.headers.id), '%.(%d+)$')
     oldest = seq and '(' .. seq or '-inf'
   end
   for _, member in ipairs(redis.call('ZRANGEBYSCORE', P .. 'queued:' .. list, '-inf', oldest, 'LIMIT', 0, 500)) do
@@ -58,11 +58,10 @@ for i = 6, #ARGV do
       local f = redis.call('HMGET', runkey(id), 's', 'x', 'q')
       if f[1] == 'q' and f[2] == step and f[3] == seq then
         push(id)
-        vanished = vanished + 1
-        told[#told + 1] = id .. ' - vanished'
+        tell(VANISHED, id .. ' - vanished')
       end
     end
   end
 end
 redis.call('ZREMRANGEBYSCORE', P .. 'missing', '-inf', now - 60000)
-return {dead, overdue, vanished, unpack(told)}
+return reply

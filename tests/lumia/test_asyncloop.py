@@ -55,9 +55,7 @@ def test_an_error_that_ends_programs_does_not_end_the_loop(loop: AsyncLoop, erro
     assert loop.run(answers(), 5, "p.f") == 1
 
 
-def test_a_task_left_behind_that_exits_does_not_end_the_loop(
-    loop: AsyncLoop, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_task_left_behind_that_exits_does_not_end_the_loop(loop: AsyncLoop, caplog: pytest.LogCaptureFixture) -> None:
     kept: list[Any] = []
 
     async def leaves() -> None:

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import lumia
-from lumia.blobs import Blobs, BlobRef
+from lumia.blobs import BlobRef, Blobs
 from lumia.errors import BlobError
 from lumia.inmemory import InMemoryTransport
 from lumia.runtime import Runtime
@@ -73,7 +73,9 @@ def test_no_spelling_of_a_type_gets_around_the_check(blobs: Blobs, disguise: str
     assert blobs.put(PNG, disguise).media_type.startswith("image/png")
 
 
-@pytest.mark.parametrize("wrong", ["", "png", "image/", "/png", "a b/c", "image/png\r\nX: 1", "image/png;\x00", None, 5])
+@pytest.mark.parametrize(
+    "wrong", ["", "png", "image/", "/png", "a b/c", "image/png\r\nX: 1", "image/png;\x00", None, 5]
+)
 def test_what_is_no_media_type_is_refused(blobs: Blobs, wrong: Any) -> None:
     with pytest.raises(BlobError, match="no media type such as image/png"):
         blobs.put(b"data", wrong)

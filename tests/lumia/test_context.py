@@ -120,7 +120,7 @@ ATTEMPTS: list[tuple[str, Callable[[], Any]]] = [
 LATE: list[int] = []
 
 
-@pytest.mark.parametrize(("call", "attempt"), ATTEMPTS)
+@pytest.mark.parametrize("call, attempt", ATTEMPTS)
 def test_a_thread_left_behind_gets_a_clear_error_and_changes_nothing(call: str, attempt: Callable[[], Any]) -> None:
     ended, errors, threads = threading.Event(), [], []
 

@@ -39,7 +39,7 @@ def run(act: Callable[[], Any], fail: int = 0, mark: Any = lumia.pipe.on) -> tup
     """Run a handler that does `act` and fails afterwards `fail` times; returns result, what it got, the bot."""
     got: list[Any] = []
 
-    @mark("it", retry=AT_ONCE)
+    @mark("it", retry=AT_ONCE)  # type: ignore[untyped-decorator]
     def acts(content: lumia.Box[Any]) -> None:
         got.append(act())
         if len(got) <= fail:
@@ -125,6 +125,8 @@ def test_a_call_at_most_once_is_not_made_again_after_it_failed() -> None:
     assert "its policy is 'hold'" in result.reason and "check the outside world" in result.reason
     assert "test.acts" in result.reason and result.run_id in result.reason
     assert [letter.attempts for letter in bot.dead] == [2]
+    (entry,) = [entry for entry in bot.transport.tail("0", 0, 99) if entry.kind == "effect"]
+    assert (entry.outcome, entry.reason) == ("failed", "OSError: the world is away")
 
 
 def lost(policy: str, policy_now: str) -> tuple[Any, World]:
@@ -144,7 +146,7 @@ def lost(policy: str, policy_now: str) -> tuple[Any, World]:
 
 
 @pytest.mark.parametrize(
-    ("policy", "policy_now", "outcome", "calls"),
+    "policy, policy_now, outcome, calls",
     [("retry", "retry", "done", 1), ("hold", "hold", "failed", 0), ("hold", "retry", "failed", 0),
      ("retry", "hold", "failed", 0)],
 )  # fmt: skip

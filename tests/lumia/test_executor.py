@@ -94,7 +94,7 @@ def open_file(content: Boxed) -> None:
 
 
 @pytest.mark.parametrize(
-    ("act", "reason"),
+    "act, reason",
     [
         (raising(ValueError("no luck")), "ValueError: no luck"),
         (raising(SystemExit("I leave")), "FlowError: test.acts tried to exit the process: SystemExit: I leave"),
@@ -139,7 +139,7 @@ def test_whatever_a_handler_does_its_run_ends_with_a_reason(act: Callable[[Boxed
 
 
 @pytest.mark.parametrize(
-    ("act", "reason"),
+    "act, reason",
     [
         (lambda content: {"not": "a box"}, "(chain) returned a dict; return lumia.Box.any(value)"),
         (spoiling_meta, "meta['shift']"),
@@ -350,9 +350,11 @@ def test_meta_edits_persist_beside_a_declared_type() -> None:
 
 
 def test_the_expected_type_is_the_t_of_the_first_box() -> None:
-    def declared(src: str, content: lumia.Box[int]) -> lumia.Box[str]: ...
+    def declared(src: str, content: lumia.Box[int]) -> lumia.Box[str]:
+        raise NotImplementedError
 
-    def bare(content: lumia.Box) -> None: ...  # type: ignore[type-arg]
+    def bare(content: lumia.Box) -> None:  # type: ignore[type-arg]
+        raise NotImplementedError
 
     assert expected_type(declared) is int
     assert expected_type(bare) is None
@@ -465,7 +467,7 @@ def chain_second(content: Boxed) -> None:
     lumia.store.incr("ran")
 
 
-@pytest.mark.parametrize(("fuse", "batch", "claims"), [(True, 16, 1), (True, 1, 3), (False, 1, 6)])
+@pytest.mark.parametrize("fuse, batch, claims", [(True, 16, 1), (True, 1, 3), (False, 1, 6)])
 def test_fusion_and_batches_change_speed_but_not_meaning(fuse: bool, batch: int, claims: int) -> None:
     limits = Limits(fuse=fuse, batch=batch, batch_seconds=60)
     with Bot(chain_first, chain_second, limits=limits) as bot:
@@ -580,7 +582,7 @@ def test_a_step_that_fails_uses_no_resource_it_would_have_passed_on() -> None:
 
     @lumia.pipe.on("it", retry=ONCE)
     def acts(content: Boxed) -> None:
-        opened.append(open(__file__))
+        opened.append(open(__file__))  # noqa: SIM115 (its run closes it)
         lumia.event.start("file", lumia.Box.any(opened[0]))
         raise RuntimeError("after all")
 
@@ -617,7 +619,7 @@ def test_resources_are_used_in_order_after_the_commit_and_closed_one_by_one() ->
     @lumia.pipe.on("it")
     def acts(content: Boxed) -> None:
         for _ in range(3):
-            files.append(open(__file__))
+            files.append(open(__file__))  # noqa: SIM115 (its run closes it)
             lumia.event.start("file", lumia.Box.any(files[-1]))
         order.append([file.closed for file in files])
 

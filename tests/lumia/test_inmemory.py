@@ -87,7 +87,7 @@ def test_a_batched_commit_that_is_sent_again_takes_no_second_run(transport: InMe
 @pytest.mark.parametrize(
     "stale", [{"token": 0}, {"step": 1}], ids=["an older token", "another step"]
 )  # fmt: skip
-def test_a_claim_that_was_lost_commits_nothing(transport: InMemoryTransport, stale: dict[str, int]) -> None:
+def test_a_claim_that_was_lost_commits_nothing(transport: InMemoryTransport, stale: dict[str, Any]) -> None:
     transport.start([request("a", "default", "default")])
     claim = taken(transport)
     with pytest.raises(StaleClaimError, match="run a"):
@@ -149,14 +149,18 @@ def test_what_a_commit_may_not_write_is_refused_before_anything_is_written(trans
 
 
 @pytest.mark.parametrize(
-    ("before", "ops", "value"),
+    "before, ops, value",
     [
         (StoreOp("set", "k", "1"), [StoreOp("delete", "k"), StoreOp("append", "k", "2", keep=9)], ("list", ["2"])),
         (StoreOp("append", "k", "1", keep=9), [StoreOp("set", "k", "1"), StoreOp("incr", "k", "2")], ("value", "3")),
         (StoreOp("set", "k", '"x"'), [StoreOp("delete", "k"), StoreOp("incr", "k", "2")], ("value", "2")),
         (StoreOp("set", "k", '"x"'), [StoreOp("set", "k", "-5"), StoreOp("incr", "k", "2")], ("value", "-3")),
         (StoreOp("incr", "k", "1"), [StoreOp("incr", "k", "2"), StoreOp("incr", "k", "3")], ("value", "6")),
-        (StoreOp("incr", "k", "1"), [StoreOp("delete", "k"), StoreOp("put", "k", "1", field="f")], ("hash", {"f": "1"})),
+        (
+            StoreOp("incr", "k", "1"),
+            [StoreOp("delete", "k"), StoreOp("put", "k", "1", field="f")],
+            ("hash", {"f": "1"}),
+        ),
     ],
 )
 def test_writes_are_judged_by_what_those_before_them_leave(
@@ -261,6 +265,24 @@ def test_a_lane_is_let_go_when_the_tree_has_ended(transport: InMemoryTransport) 
     assert transport._lanes == {}
 
 
+def test_children_inside_a_lane_run_one_by_one_and_cancelled_ones_are_passed_over(
+    transport: InMemoryTransport,
+) -> None:
+    transport.start([request("a", key="lane")])
+    claim = taken(transport)
+    children = tuple(replace(request(f"child {n}", key="lane", parent="a", inside=True), root_id="a") for n in range(4))
+    transport.commit(claim, done(claim, children=children))
+    first = taken(transport)
+    assert first.run_id == "child 0" and transport.take() is None
+    transport.cancel("child 1", "no longer wanted")
+    transport.cancel("child 2", "no longer wanted")
+    transport.commit(first, done(first))
+    last = taken(transport)
+    assert last.run_id == "child 3"
+    transport.commit(last, done(last))
+    assert state(transport, "a") == ("finished", "done")
+
+
 def test_a_retry_keeps_its_place_in_the_lane(transport: InMemoryTransport, clock: ManualClock) -> None:
     transport.start([request("a", key="lane")])
     transport.start([request("b", key="lane")])
@@ -302,11 +324,12 @@ def test_a_run_that_ends_anyway_is_not_cancelled_afterwards(transport: InMemoryT
     assert state(transport, "a") == ("finished", "done")
 
 
-def test_a_cancelled_run_is_not_executed(transport: InMemoryTransport) -> None:
+def test_a_cancelled_run_is_not_executed(transport: InMemoryTransport, clock: ManualClock) -> None:
     transport.start([request("a")])
     transport.start([request("late", delay=5)])
     assert transport.cancel("a", "") and transport.cancel("late", "")
-    assert transport.take() is None
+    clock.move(5)
+    assert transport.take() is None and transport.next_due() is None
     record = transport.run("a")
     assert record is not None and record.reason == "cancelled"
     with pytest.raises(UnknownRunError):
@@ -368,7 +391,9 @@ def test_dead_letters_are_told_newest_first(transport: InMemoryTransport) -> Non
         letter = DeadLetter(claim.run_id, 0, "p.0", "it", "", "broken", 1, "box", 0.0)
         transport.commit(claim, done(claim, outcome="failed", dead=letter))
     assert [letter.run_id for letter in transport.dead(2)] == ["run 2", "run 1"]
-    assert [entry.kind for entry in transport.tail("0", 0, 99)][:4] == ["start", "step", "dead", "end"]
+    entries = transport.tail("0", 0, 99)[:4]
+    assert [entry.kind for entry in entries] == ["start", "step", "dead", "end"]
+    assert (entries[2].handler, entries[2].reason, entries[2].attempt, entries[2].step) == ("p.0", "broken", 1, 0)
 
 
 # --- threads
@@ -404,7 +429,8 @@ def test_a_commit_that_breaks_does_not_end_the_thread(
     serving: Callable[..., Bot], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     bot = serving(counts)
-    commit, broken = bot.transport.commit, []
+    commit = bot.transport.commit
+    broken: list[str] = []
 
     def breaks(claim: Claim, what: Commit) -> Any:
         if len(broken) < 4:

@@ -16,8 +16,9 @@ JSON_VALUES = st.recursive(
     max_leaves=8,
 )
 ENTRIES = st.builds(
-    JournalEntry, st.sampled_from(KINDS), TEXTS, TEXTS, TEXTS, TEXTS, st.none() | st.integers(0, 99), TEXTS, TEXTS, TEXTS,
-    ms=st.floats(0, 1e9), attempt=st.integers(0, 9), worker=TEXTS, detail=st.dictionaries(TEXTS, JSON_VALUES, max_size=3),
+    JournalEntry, st.sampled_from(KINDS), TEXTS, TEXTS, TEXTS, TEXTS, st.none() | st.integers(0, 99), TEXTS, TEXTS,
+    TEXTS, ms=st.floats(0, 1e9), attempt=st.integers(0, 9), worker=TEXTS,
+    detail=st.dictionaries(TEXTS, JSON_VALUES, max_size=3),
 )  # fmt: skip
 
 

@@ -83,7 +83,7 @@ def test_a_decorator_only_marks_and_returns_the_function_itself() -> None:
 
 
 @pytest.mark.parametrize(
-    ("decorator", "kind", "glob"),
+    "decorator, kind, glob",
     [
         (lumia.pipe.on, "pipe", False),
         (lumia.pipe.on_re, "pipe", True),
@@ -195,7 +195,7 @@ def test_a_glob_handler_without_src_is_told_what_to_write() -> None:
 
 
 @pytest.mark.parametrize(
-    ("decorator", "source", "match"),
+    "decorator, source, match",
     [
         (lumia.pipe.on("a"), "def f(): pass", r"takes 0 parameters; write `def f\(content: lumia\.Box\)`"),
         (lumia.pipe.on("a"), "def f(src, content): pass", "takes 2 parameters"),
@@ -233,7 +233,7 @@ def test_what_could_not_be_called_is_refused_and_the_function_named(decorator: A
 
 
 @pytest.mark.parametrize(
-    ("decorator", "source"),
+    "decorator, source",
     [
         (lumia.pipe.on("a"), "def f(content): pass"),
         (lumia.pipe.on("a"), "async def f(content): pass"),
@@ -262,7 +262,7 @@ def test_retry_takes_a_number_of_tries_or_the_whole_policy() -> None:
 @given(st.text())
 def test_a_name_is_printable_and_can_be_encoded(text: str) -> None:
     if is_name(text):
-        assert 0 < len(text.encode()) and "\x00" not in text and "\n" not in text
+        assert len(text.encode()) > 0 and "\x00" not in text and "\n" not in text
 
 
 @pytest.mark.parametrize("wrong", ["", "x" * 513, "a\tb", "\ud800", "\x00", "\u2028", None, 5, b"a"])

@@ -104,9 +104,7 @@ def test_a_warning_of_the_loader_is_logged(opened: Any, root: Path, caplog: pyte
     assert "no-such-plugin" in caplog.text
 
 
-def test_loading_that_breaks_leaves_no_bot_behind(
-    opened: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_loading_that_breaks_leaves_no_bot_behind(opened: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def breaks(*args: Any) -> None:
         raise KeyboardInterrupt
 
@@ -135,9 +133,7 @@ def test_a_backend_that_is_not_there_is_named_with_its_setting(root: Path) -> No
     assert runtime.active() is None
 
 
-def test_a_backend_is_a_module_that_connects(
-    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_backend_is_a_module_that_connects(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     package = tmp_path / "some_backend"
     package.mkdir()
     (package / "__init__.py").touch()

@@ -248,3 +248,11 @@ class TestSchemas:
 def test_every_platform_has_its_own_number() -> None:
     assert len(set(payloads.PIDS.values())) == len(payloads.PIDS)
     assert fnmatch.fnmatchcase(destination(payloads.PIDS["console"], "console", "group", "x"), "msg.send, dest=1.*")
+
+
+def test_a_message_is_answered_in_its_own_chat() -> None:
+    msg = {"platform": "qq", "chat": {"kind": "group", "id": "a-b"}}
+    assert payloads.reply_to(msg) == "msg.send, dest=3.qq.group-a%2Db"
+    with pytest.raises(PayloadError, match="pass its pid"):
+        payloads.reply_to({"platform": "matrix", "chat": {"kind": "private", "id": "x"}})
+    assert payloads.reply_to({"platform": "matrix", "chat": {"kind": "private", "id": "x"}}, 100).startswith("msg.send")

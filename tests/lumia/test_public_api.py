@@ -91,7 +91,7 @@ def found(path: str) -> Any:
 
 def parameters(call: Any) -> str:
     shown, starred = [], False
-    marks = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
+    marks: dict[Any, str] = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
     for parameter in inspect.signature(call).parameters.values():
         if parameter.kind is inspect.Parameter.KEYWORD_ONLY and not starred:
             shown.append("*")
@@ -120,8 +120,10 @@ def test_every_public_call_says_what_it_does() -> None:
 
 
 def test_a_name_that_is_none_is_refused_with_those_that_are() -> None:
-    with pytest.raises(AttributeError, match=r"'lumia' has no attribute 'pipeline'; its public names are Box, .*, pipe,"):
-        lumia.pipeline  # type: ignore[attr-defined]  # noqa: B018
+    with pytest.raises(
+        AttributeError, match=r"'lumia' has no attribute 'pipeline'; its public names are Box, .*, pipe,"
+    ):
+        lumia.pipeline  # noqa: B018
     assert not hasattr(lumia, "inmemory_transport")
 
 
@@ -140,7 +142,7 @@ def test_every_error_derives_from_one_and_stands_in_the_drawn_tree() -> None:
 def test_importing_lumia_loads_nothing_heavy() -> None:
     loaded = json.loads(python("import sys, lumia, json; print(json.dumps(sorted(sys.modules)))"))
     assert [name for name in loaded if name.split(".")[0] in HEAVY] == []
-    assert [name for name in loaded if name.startswith("pydantic") or name.startswith("lumia.models.")] == []
+    assert [name for name in loaded if name.startswith(("pydantic", "lumia.models."))] == []
 
 
 def test_importing_lumia_is_compared_with_importing_pydantic(record_property: Any) -> None:

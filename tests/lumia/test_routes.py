@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -71,7 +73,7 @@ def test_the_index_finds_what_trying_every_route_finds(routes: list[Route], id: 
 
 
 @pytest.mark.parametrize(
-    ("globs", "id", "expected"),
+    "globs, id, expected",
     [
         (["a*a"], "a", []),
         (["a*a"], "aa", ["a*a"]),
@@ -114,12 +116,23 @@ def test_pipelines_and_events_of_one_id_do_not_see_each_other() -> None:
     assert found(index, "event", "msg") == ["p.guard", "p.see"]
 
 
+@pytest.fixture
+def restless_threads() -> Iterator[None]:
+    """Let threads take turns as often as can be."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.usefixtures("restless_threads")
 def test_the_index_is_the_same_for_all_threads_that_dispatch_first() -> None:
     routes = [route(f"id.{n}", f"p.h{n}") for n in range(2000)] + [route(f"id.{n}*", f"p.g{n}") for n in range(2000)]
     for _ in range(5):
-        index, barrier, answers = RouteIndex(routes), threading.Barrier(8), []
+        index, barrier = RouteIndex(routes), threading.Barrier(8)
+        answers: list[list[str]] = []
 
-        def ask(index: RouteIndex = index, barrier: threading.Barrier = barrier, to: list[Any] = answers) -> None:
+        def ask(index: RouteIndex = index, barrier: threading.Barrier = barrier, to: list[list[str]] = answers) -> None:
             barrier.wait()
             to.append(found(index, "pipe", "id.1999"))
 

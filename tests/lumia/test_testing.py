@@ -13,6 +13,7 @@ import pytest
 import lumia
 from lumia import box, runtime
 from lumia.errors import BoxTooLargeError, ConfigError, PluginError, RegistrationError
+from lumia.paths import base
 from lumia.ports import Limits
 from lumia.testing import Bot, ManualClock
 
@@ -81,8 +82,24 @@ def test_a_plugins_folder_is_loaded_as_the_bot_would_load_it(tmp_path: Path) -> 
     assert loaded == ["on_load", "on_unload"]
 
 
+def test_a_first_party_plugin_is_loaded_from_where_it_is() -> None:
+    with Bot(base() / "handlers" / "heartflow") as bot:
+        plugins = bot.runtime.plugins
+        assert plugins is not None and plugins.plugins["heartflow"].module_name == "handlers.heartflow.plugin"
+
+
+def test_a_folder_whose_plugin_is_not_found_is_named(tmp_path: Path) -> None:
+    hidden = tmp_path / ".hidden"
+    hidden.mkdir()
+    with pytest.raises(PluginError, match=r"hidden"), Bot(hidden):
+        raise AssertionError
+
+
 def test_settings_are_given_by_plugin_and_those_of_the_core_by_dotted_key(tmp_path: Path) -> None:
-    settings = {"greeter": {"greeting": "ahoy"}, "lumia": {"worker.max_attempts": 7, "box.max_bytes": 2000}}
+    settings: dict[str, dict[str, Any]] = {
+        "greeter": {"greeting": "ahoy"},
+        "lumia": {"worker.max_attempts": 7, "box.max_bytes": 2000},
+    }
     with Bot(plugin(tmp_path), config=settings) as bot:
         assert bot.send("hi").replies == ["ahoy, ann"]
         assert bot.runtime.limits.max_attempts == bot.transport.limits.max_attempts == 7
@@ -100,8 +117,13 @@ def test_two_bots_live_in_one_process() -> None:
     assert runtime.active() is None
 
 
+@lumia.pipe.on("msg")
+def wrong_shape() -> None:
+    """Take nothing."""
+
+
 @pytest.mark.parametrize(
-    ("what", "error", "match"),
+    "what, error, match",
     [
         ((lambda: print,), RegistrationError, "has no mark"),
         ((lambda: ModuleType("empty"),), RegistrationError, "has no mark"),
@@ -115,11 +137,6 @@ def test_what_can_not_be_loaded_is_told_and_leaves_no_bot_behind(what: Any, erro
         raise AssertionError
     assert runtime.active() is None
     assert box.limit() == box.DEFAULT_LIMIT
-
-
-@lumia.pipe.on("msg")
-def wrong_shape() -> None:
-    """Take nothing."""
 
 
 def twin() -> Any:

@@ -17,7 +17,7 @@ Handler = Callable[[lumia.Box[Any]], Any]
 def run(act: Callable[[], Any], mark: Any = lumia.pipe.on, **options: Any) -> Any:
     """Run a handler that does `act`, with another one behind it that notes the content it got."""
 
-    @mark("it", priv=2, **options)
+    @mark("it", priv=2, **options)  # type: ignore[untyped-decorator]
     def acts(content: lumia.Box[Any]) -> None:
         act()
 
@@ -49,9 +49,7 @@ def test_stop_gives_the_reason() -> None:
     assert (result.outcome, result.reason, seen) == ("stopped", "cooldown", None)
 
 
-@pytest.mark.parametrize(
-    ("reason", "shown"), [("", "stopped"), (42, "42"), ("a\x00\ud800b", "a␀?b"), ("x" * 999, None)]
-)
+@pytest.mark.parametrize("reason, shown", [("", "stopped"), (42, "42"), ("a\x00\ud800b", "a␀?b"), ("x" * 999, None)])
 def test_any_reason_ends_up_as_text_that_can_be_stored(reason: Any, shown: str | None) -> None:
     result, _ = run(lambda: lumia.utils.stop(reason))
     assert result.outcome == "stopped"
@@ -59,7 +57,7 @@ def test_any_reason_ends_up_as_text_that_can_be_stored(reason: Any, shown: str |
 
 
 @pytest.mark.parametrize(
-    ("reason", "shown"),
+    "reason, shown",
     [(None, "intercepted by test.acts"), ("spam", "spam"), ({"why": 1}, "{'why': 1}"), (0, "0"), ("\x00\udfff", "␀?")],
 )
 def test_intercept_blocks_the_event_for_any_reason(reason: Any, shown: str) -> None:
@@ -83,7 +81,7 @@ def stop_after_next() -> None:
 
 
 @pytest.mark.parametrize(
-    ("act", "mark", "match"),
+    "act, mark, match",
     [
         (twice, lumia.pipe.on, "called next() twice"),
         (next_after_stop, lumia.pipe.on, "called next() after stop('no')"),

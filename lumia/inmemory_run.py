@@ -1,0 +1,52 @@
+"""One run as the in-memory transport keeps it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from lumia.ports import Claim, RunRecord, RunRequest, StepRecord
+
+
+@dataclass
+class Run:
+    """What was asked for, and how far it has come.
+
+    pending: 1 for its own steps, and 1 for each attached child that has not finished. holds: it is the one in its lane.
+    last: (step, token) of the last commit, and the answer it was given.
+    """
+
+    request: RunRequest
+    box: str
+    started: float
+    state: str = "queued"
+    step: int = 0
+    attempt: int = 0
+    token: int = 0
+    outcome: str = ""
+    reason: str = ""
+    ended: float = 0.0
+    pending: int = 1
+    holds: bool = False
+    cancelled: str = ""
+    handbacks: int = 0
+    steps: list[StepRecord] = field(default_factory=list)
+    children: list[str] = field(default_factory=list)
+    last: tuple[tuple[int, int], Claim | None] | None = None
+
+    def claim(self) -> Claim:
+        """Return the claim of its current step."""
+        request = self.request
+        return Claim(
+            request.run_id, self.step, self.token, self.attempt, request.flow, request.id, request.key,
+            request.root_id, request.cause, request.priority, request.plan, self.box, retry_of=request.retry_of,
+            arc=request.arc, handbacks=self.handbacks,
+        )  # fmt: skip
+
+    def record(self) -> RunRecord:
+        """Return what is told about it."""
+        request = self.request
+        return RunRecord(
+            request.run_id, request.flow, request.id, request.key, request.root_id, request.cause, self.state,
+            self.outcome, self.reason, self.started, self.ended, tuple(self.steps), tuple(self.children), self.box,
+            self.attempt,
+        )  # fmt: skip
