@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["AsyncLoop", "Executor", "StepListener", "clean", "expected_type"]
 
 MAX_TRACE = 4000
+MAX_HANDBACK_DELAY = 30.0
 _MAX_TEXT = 1 << 18
 """Characters of a reason or traceback that are looked at for secrets."""
 
@@ -110,9 +111,14 @@ class Executor:
         self, claim: Claim, listener: StepListener, batch: _Batch | None = None, held: _Held | None = None
     ) -> Claim | None:
         step = claim.plan.steps[claim.step]
+        behind = held is None and self._bot.is_behind(step)
+        if behind and claim.handbacks < self._bot.limits.handbacks:
+            self._hand_back(claim, step)
+            return None
         listener.started(claim, step)
         began = self._bot.clock.monotonic()
-        done = self._run(claim, step, held.box if held is not None else None)
+        done = self._run(claim, step, held.box if held is not None else None, behind=behind)
+        done.trace = self._shown(done.trace)
         seconds = self._bot.clock.monotonic() - began
         try:
             follower = self._commit(claim, step, done, seconds, batch is not None and batch.goes_on())
@@ -126,17 +132,31 @@ class Executor:
         self._run_children_inline(done)
         return follower
 
+    def _hand_back(self, claim: Claim, step: PlanStep) -> None:
+        """Leave a step that this process can't do the way it was planned to another worker; that costs no try."""
+        record = StepRecord(step.handler, "handback", attempt=claim.attempt)
+        entry = JournalEntry("step", claim.run_id, claim.root_id, claim.id, claim.key, claim.step, step.handler)
+        delay = min(MAX_HANDBACK_DELAY, 1.0 + claim.handbacks)
+        self._bot.log.warning("run %s: handed back, %s", claim.run_id, _behind(step))
+        try:
+            self._bot.transport.commit(claim, Commit("handback", record, entry, delay=delay))
+        except StaleClaimError as error:
+            self._bot.log.warning("discarded a stale result: %s", error)
+
     def _run_children_inline(self, done: _Result) -> None:
         arcs = done.context.arcs
         for run_id in list(arcs) if isinstance(done.result, Ran) else ():
             self._bot.run_inline(run_id, arcs.pop(run_id))
 
-    def _run(self, claim: Claim, step: PlanStep, arc: Box[Any] | None) -> _Result:
+    def _run(self, claim: Claim, step: PlanStep, arc: Box[Any] | None, *, behind: bool) -> _Result:
         plugin = step.handler.partition(".")[0]
         context = StepContext(self._bot, claim, step, plugin)
         if claim.attempt > max(step.retry.attempts, self._bot.limits.max_attempts):
             lost = f"given up before try {claim.attempt}: every try before it hung or was lost with its worker"
             return _Result(Raised(lost, permanent=True), context, trace=lost)
+        if behind:
+            late = f"handed back {claim.handbacks} times: {_behind(step)}; restart the workers that are behind"
+            return _Result(Raised(late, permanent=True), context, trace=late)
         handler = self._bot.handler(step)
         if handler is None:
             return _Result(Skipped("removed"), context)
@@ -175,7 +195,7 @@ class Executor:
             return self._bot.transport.commit(claim, self._build(claim, step, done, seconds, batch))
         except (BoxError, StoreError) as error:
             failed = _failed(done.context, error)
-            done.result, done.trace = failed.result, failed.trace
+            done.result, done.trace = failed.result, self._shown(failed.trace)
             return self._bot.transport.commit(claim, self._build(claim, step, done, seconds, batch))
 
     def _build(self, claim: Claim, step: PlanStep, done: _Result, seconds: float, batch: bool) -> Commit:
@@ -196,8 +216,8 @@ class Executor:
             box=self._wire(claim, done), children=children,
             store=() if failed else tuple(done.context.writes),
             dead=self._dead_letter(claim, step, reason) if decision.dead else None,
-            fuse=claim.arc or self._fuses(claim.plan, step, decision),
-            batch=batch and not claim.arc and not failed and not step.hard,
+            fuse=claim.arc or (self._fuses(claim.plan, step, decision) and not done.context.arcs),
+            batch=batch and not claim.arc and not failed and not step.hard and not done.context.arcs,
         )  # fmt: skip
 
     def _wire(self, claim: Claim, done: _Result) -> str | None:
@@ -205,7 +225,7 @@ class Executor:
         return None if content is None or claim.arc else content.dump(self._bot.secret)
 
     def _fuses(self, plan: Plan, step: PlanStep, decision: Decision) -> bool:
-        if decision.action != "next" or not self._bot.limits.fuse or decision.dead:
+        if decision.action != "next" or not self._bot.limits.fuse or decision.dead or self._bot.draining:
             return False
         follower = plan.steps[decision.index]
         return follower.queue == step.queue and not follower.hard and not step.hard
@@ -213,13 +233,17 @@ class Executor:
     def _entry(self, claim: Claim, step: PlanStep, done: _Result, record: StepRecord) -> JournalEntry:
         detail = dict(done.context.notes)
         if done.trace:
-            detail["trace"] = clean(self._bot.redact(done.trace[-_MAX_TEXT:]), MAX_TRACE, end=True)
+            detail["trace"] = done.trace
         if claim.cause:
             detail["cause"] = claim.cause
         return JournalEntry(
             "step", claim.run_id, claim.root_id, claim.id, claim.key, claim.step, step.handler, record.outcome,
             record.reason, ms=record.ms, attempt=claim.attempt, worker=self._bot.worker, detail=detail,
         )  # fmt: skip
+
+    def _shown(self, trace: str) -> str:
+        """Return a traceback as journal, logs and events may show it."""
+        return clean(self._bot.redact(trace[-_MAX_TEXT:]), MAX_TRACE, end=True)
 
     def _dead_letter(self, claim: Claim, step: PlanStep, reason: str) -> DeadLetter:
         return DeadLetter(
@@ -254,6 +278,10 @@ def _differ(meta: Any, before: Any) -> bool:
 def _failed(context: StepContext, error: BaseException) -> _Result:
     trace = "".join(traceback.format_exception(error))
     return _Result(Raised.of(error), context, trace=trace)
+
+
+def _behind(step: PlanStep) -> str:
+    return f"this worker doesn't have {step.handler} of generation {step.generation}, which the run was planned with"
 
 
 def _retry_child(claim: Claim, step: PlanStep, decision: Decision) -> RunRequest:

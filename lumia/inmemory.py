@@ -131,7 +131,7 @@ class InMemoryTransport:
         self._push(run)
 
     def _enter_inside(self, run: Run, key: str) -> None:
-        if key in self._inner_active:
+        if self._inner_active.get(key, run.request.run_id) != run.request.run_id:
             run.state = "waiting"
             self._inner.setdefault(key, deque()).append(run.request.run_id)
             return
@@ -163,7 +163,6 @@ class InMemoryTransport:
     def _postpone(self, run: Run, delay: float) -> None:
         run.state = "delayed"
         heapq.heappush(self._delayed, (self.clock.monotonic() + delay, next(self._counter), run.request.run_id))
-        self._step_aside(run)
 
     # --- executing
 

@@ -177,7 +177,11 @@ class EffectRecord:
 
 @dataclass(frozen=True)
 class Limits:
-    """The figures of the configuration that a transport needs; times in seconds, sizes in bytes."""
+    """The figures of the configuration that a transport needs; times in seconds, sizes in bytes.
+
+    handbacks: how often workers that are behind a run's plan may hand its step on. drain: how long a worker that was
+    asked to end may take.
+    """
 
     step_timeout: float = 60.0
     max_attempts: int = 3

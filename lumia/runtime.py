@@ -140,6 +140,18 @@ class Runtime:
         """Return the handler of a plan's step as loaded here, or None when it was removed."""
         return self.handlers.get(step.handler)
 
+    def is_behind(self, step: PlanStep) -> bool:
+        """Tell whether the published handler of a plan's step is the one it was planned with, and not loaded here.
+
+        A handler that nobody publishes any more was removed, and a plan older than what is published runs with it.
+        """
+        mine = self.handlers.get(step.handler)
+        if mine is not None and mine.generation == step.generation:
+            return False
+        table = self.transport.routes()
+        generations = {route.generation for route in table.routes if route.handler == step.handler} if table else set()
+        return bool(generations) if mine is None else step.generation in generations
+
     def run_inline(self, run_id: str, box: Box[Any]) -> None:
         """Execute an Arc run that was just started by this process."""
         with self.activated():

@@ -25,6 +25,8 @@ from tasks.transport import RedisTransport
 REREAD_SECONDS = 5.0
 FIND_ACTIVE_SECONDS = 30.0
 MAX_CAUGHT_UP = 1000
+MAX_SKEW_SECONDS = 60.0
+"""How far another beat's clock may be ahead; a mark beyond it was left by a clock that has been set back since."""
 
 
 def due_times(schedule: Schedule, after: float, until: float) -> Iterator[float]:
@@ -105,7 +107,7 @@ class LumiaScheduler(Scheduler):
     def _fire_due(self, schedule: Schedule, now: float) -> None:
         marks = f"{self._transport.prefix}cron"
         noted = self._transport.redis.hget(marks, schedule.name)
-        if noted is None:
+        if noted is None or float(noted) > now + MAX_SKEW_SECONDS:
             self._transport.redis.hset(marks, schedule.name, repr(now))
             return
         due = list(due_times(schedule, float(noted), now))

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from celery import Celery, signals
 
 from lumia.errors import LumiaError
+from lumia.journal import described
 from lumia.paths import find_root
 from lumia.ports import PRIORITIES
 from lumia.routes import DEFAULT_QUEUE
@@ -36,7 +40,6 @@ app.conf.update(
     accept_content=["json"],
     task_acks_late=False,
     worker_pool="tasks.pool:TaskPool",
-    worker_concurrency=int(os.environ.get("LUMIA_CONCURRENCY", "16")),
     worker_disable_prefetch=True,
     worker_prefetch_multiplier=1,
     worker_send_task_events=True,
@@ -74,20 +77,34 @@ def step(self: Any, run_id: str, index: int, seq: int) -> str:
     return worker.execute(run_id, index, seq, self.request.hostname)
 
 
+@contextmanager
+def _or_leave() -> Iterator[None]:
+    """End this process on an error: Celery would log it, and consume messages that nobody here can execute."""
+    try:
+        yield
+    except Exception as error:
+        if not isinstance(error, LumiaError):
+            logging.getLogger("lumia").exception("the worker can't start")
+        raise SystemExit(f"error: {described(error)}") from error
+
+
 @signals.celeryd_init.connect
 def _prepare(options: Any = None, **_: Any) -> None:
-    worker.prepare(explicit_queues=bool((options or {}).get("queues")))
+    with _or_leave():
+        worker.prepare(explicit_queues=bool((options or {}).get("queues")))
 
 
 @signals.worker_init.connect
 def _init(sender: Any = None, **_: Any) -> None:
     if not is_prefork(sender.pool_cls):
-        worker.execute_here()
+        with _or_leave():
+            worker.execute_here(sender.concurrency)
 
 
 @signals.worker_process_init.connect
 def _child(**_: Any) -> None:
-    worker.execute_here()
+    with _or_leave():
+        worker.execute_here(slots=1)
 
 
 @signals.worker_ready.connect

@@ -7,8 +7,11 @@ import signal
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
-from lumia.errors import LumiaError, TransportError
+from redis.exceptions import RedisError
+
+from lumia.errors import LumiaError
 from lumia.runtime import Runtime
 from tasks.queues import lists
 from tasks.transport import RedisTransport
@@ -25,14 +28,19 @@ BLOB_SECONDS = 3600.0
 class Keeper:
     """One thread per executing process."""
 
-    def __init__(self, bot: Runtime, transport: RedisTransport, on_routes: Callable[[], None], watch: Watch) -> None:
+    def __init__(
+        self, bot: Runtime, transport: RedisTransport, on_routes: Callable[[], None], watch: Watch, slots: int
+    ) -> None:
         self._bot = bot
+        self._slots = slots
         self._transport = transport
         self._on_routes = on_routes
         self._watch = watch
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="lumia-keeper", daemon=True)
         self._due: dict[str, float] = {}
+        self._left = MOVE_SECONDS
+        self._away = 0.0
 
     def start(self) -> None:
         """Send the first heartbeat and begin."""
@@ -43,7 +51,8 @@ class Keeper:
         """End the thread and sign off, so that nobody waits for this process."""
         self._stop.set()
         self._thread.join(timeout=5)
-        self._transport.redis.zrem(f"{self._transport.prefix}workers", self._transport.worker)
+        with suppress(RedisError):
+            self._transport.redis.zrem(f"{self._transport.prefix}workers", self._transport.worker)
 
     def _run(self) -> None:
         with self._bot.activated():
@@ -51,41 +60,41 @@ class Keeper:
                 pass
 
     def _turn(self) -> float:
-        try:
-            self._every("beat", BEAT_SECONDS, self.beat)
-            self._every("reap", REAP_SECONDS, self.reap)
-            self._every("routes", BEAT_SECONDS, self._on_routes)
-            self._every("hung", REAP_SECONDS, self._replace_if_hung)
-            self._every("blobs", BLOB_SECONDS, self._collect)
-            return self.move()
-        except LumiaError as error:
-            self._bot.log.warning("keeper: %s", error)
-        except Exception:
-            self._bot.log.exception("keeper: a turn failed; the next one tries again")
-        return BEAT_SECONDS
+        self._every("beat", BEAT_SECONDS, self.beat)
+        self._every("reap", REAP_SECONDS, self.reap)
+        self._every("routes", BEAT_SECONDS, self._on_routes)
+        self._every("hung", REAP_SECONDS, self._replace_if_hung)
+        self._every("blobs", BLOB_SECONDS, self._collect)
+        self._left = BEAT_SECONDS
+        self._every("move", 0.0, self.move)
+        return self._left
 
     def _every(self, name: str, seconds: float, call: Callable[[], None]) -> None:
+        """Do one of the duties when it is due; that it fails keeps none of the others from being done."""
         now = time.monotonic()
-        if now >= self._due.get(name, 0.0):
-            self._due[name] = now + seconds
+        if now < self._due.get(name, 0.0):
+            return
+        self._due[name] = now + seconds
+        try:
             call()
+        except LumiaError as error:
+            self._away = time.monotonic()
+            self._bot.log.warning("keeper, %s: %s", name, error)
+        except Exception:
+            self._bot.log.exception("keeper, %s failed; the next turn tries again", name)
 
     def beat(self) -> None:
         """Tell the others that this process lives."""
         self._transport.call("heartbeat", self._transport.worker, int(TTL_SECONDS * 1000 / 2))
 
-    def move(self) -> float:
-        """Push what is due; returns the seconds to wait for the next look."""
+    def move(self) -> None:
+        """Push what is due, and note when to look again."""
         left = int(self._transport.call("move"))
-        return MOVE_SECONDS if left < 0 else min(MOVE_SECONDS, max(0.005, left / 1000))
+        self._left = MOVE_SECONDS if left < 0 else min(MOVE_SECONDS, max(0.005, left / 1000))
 
     def reap(self) -> None:
         """Take back what dead processes, hung steps and lost messages left behind."""
-        limits = self._transport.limits
-        try:
-            names = lists(self._bot.table.queues)
-        except TransportError:
-            names = []
+        limits, names = self._transport.limits, lists(self._transport.queues())
         keep = int(limits.keep_runs * 1000)
         found = self._transport.call(
             "reap", int(TTL_SECONDS * 1000), int(GRACE_SECONDS * 1000), keep, limits.journal_entries, *names
@@ -95,10 +104,11 @@ class Keeper:
 
     def _replace_if_hung(self) -> None:
         hung = self._watch.hung()
-        if len(hung) * 2 >= self._transport.limits.concurrency and not self._bot.draining:
+        back_for = time.monotonic() - self._away  # while Redis was away, steps waited for their commits
+        if hung and len(hung) * 2 >= self._slots and back_for > TTL_SECONDS and not self._bot.draining:
             self._bot.log.error("%d threads hang (%s): this worker leaves to be replaced", len(hung), ", ".join(hung))
             os.kill(os.getpid(), signal.SIGTERM)
 
     def _collect(self) -> None:
-        if self._bot.blobs is not None:
-            self._bot.blobs.collect()
+        if self._bot.blobs is not None:  # in a thread of its own: a slow disk must not hold up the heartbeat
+            threading.Thread(target=self._bot.blobs.collect, name="lumia-blobs", daemon=True).start()

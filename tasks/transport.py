@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import logging
+import secrets
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -45,7 +46,13 @@ PREFIX = "lumia:"
 STATES = {"w": "waiting", "q": "queued", "c": "claimed", "d": "delayed", "e": "ended", "f": "finished", "n": "queued"}
 EFFECT_TTL = 7 * 24 * 3600
 FRESH_SECONDS = 5.0
+PATIENCE_SECONDS = 60.0
+"""How long a process that has work at stake waits for Redis to come back."""
+PAUSE_SECONDS = 0.5
 _AWAY = (RedisConnectionError, RedisTimeoutError, OSError)
+
+
+log = logging.getLogger("lumia")
 
 
 def connect(url: str, *, timeout: float = 5.0) -> Redis:
@@ -79,6 +86,18 @@ class RedisTransport:
                 raise BackendUnavailableError(f"Redis refuses to write: {error}") from error
             raise
 
+    def _insist(self, script: str, *args: Any) -> Any:
+        """Run a script on which a claim depends: an absence of Redis, up to a limit, only makes it late."""
+        until = time.monotonic() + PATIENCE_SECONDS
+        while True:
+            try:
+                return self.call(script, *args)
+            except BackendUnavailableError as error:
+                if time.monotonic() >= until:
+                    raise
+                log.warning("%s is tried again: %s", script, error)
+                time.sleep(PAUSE_SECONDS)
+
     # --- starting
 
     def start(self, requests: Sequence[RunRequest], *, routes: int | None = None) -> list[Started]:
@@ -88,29 +107,44 @@ class RedisTransport:
         head = {"routes": routes, "window": window, "keep": keep, "limit": limits.journal_entries}
         if routes is None:
             del head["routes"]
-        args: list[Any] = [json.dumps(head)]
-        for request in requests:
-            args += [self._run(request), request.box]
-        reply = self.call("start", *args)
+        reply = self._with_plans(requests, lambda *runs: self.call("start", json.dumps(head), *runs))
         if reply[0] == b"stale":
-            self._stored.clear()
             raise StaleRoutesError(f"the plans were made with table {routes}, published is {reply[1].decode()}")
-        self._stored.update(request.plan.digest for request in requests)
         return [Started(run.decode(), flag == b"1") for run, flag in zip(reply[1::2], reply[2::2], strict=True)]
 
-    def _run(self, request: RunRequest) -> str:
-        return wire.run(request, self.limits, self.worker, with_plan=request.plan.digest not in self._stored)
+    def _with_plans(self, requests: Sequence[RunRequest], send: Callable[..., Any]) -> Any:
+        """Send runs with the plans Redis isn't known to have, and with all of them when it turns out to lack one."""
+        reply = send(*self._runs(requests))
+        if reply[0] == b"plan":
+            self._stored.clear()
+            reply = send(*self._runs(requests))
+        if reply[0] not in (b"stale", b"refused"):
+            self._stored.update(request.plan.digest for request in requests)
+        return reply
+
+    def _runs(self, requests: Sequence[RunRequest]) -> list[str]:
+        found = []
+        for request in requests:
+            with_plan = request.plan.digest not in self._stored
+            found += [wire.run(request, self.limits, self.worker, with_plan=with_plan), request.box]
+        return found
 
     # --- executing
 
     def claim(self, run_id: str, step: int, seq: int) -> Claim | None:
         """Take a step for this process; None when the message is a copy too many."""
-        return self._claimed(self.call("claim", run_id, step, seq, self.worker))
+        return self._claimed(self._insist("claim", run_id, step, seq, self.worker))
 
     def _claimed(self, reply: Sequence[bytes]) -> Claim | None:
         if reply[0] != b"claimed":
             return None
-        return wire.claim(reply, self._plan(reply[11]))
+        try:
+            return wire.claim(reply, self._plan(reply[11]))
+        except UnknownRunError as error:
+            log.error("run %s can't go on: %s", reply[1].decode(), error)
+            keep = int(self.limits.keep_runs * 1000)
+            self.call("bury", reply[1], reply[3], str(error), keep, self.limits.journal_entries)
+            return None
 
     def _plan(self, digest: bytes) -> Plan:
         plan = self._plans.get(digest)
@@ -131,16 +165,12 @@ class RedisTransport:
 
     def commit(self, claim: Claim, commit: Commit) -> Claim | None:
         """End a step; re-sending it gives the first answer again."""
-        args: list[Any] = [wire.commit(claim, commit, self.limits, self.worker), commit.box or ""]
-        for child in commit.children:
-            args += [self._run(child), child.box]
-        reply = self.call("commit", *args)
+        head = [wire.commit(claim, commit, self.limits, self.worker), commit.box or ""]
+        reply = self._with_plans(commit.children, lambda *runs: self._insist("commit", *head, *runs))
         status = reply[0]
         if status == b"stale":
             raise StaleClaimError(f"run {claim.run_id}, step {claim.step}: taken over by another worker")
-        if status == b"refused":
-            raise StoreError(f"store key {reply[1].decode()} holds a {reply[2].decode()}; use another key or delete it")
-        self._stored.update(child.plan.digest for child in commit.children)
+        _check_store(reply)
         if status == b"fused":
             box = claim.box if commit.box is None else commit.box
             return replace(claim, step=commit.index, attempt=1, box=box, handbacks=0)
@@ -176,9 +206,19 @@ class RedisTransport:
 
     def wait(self, run_id: str, timeout: float) -> RunRecord:
         """Wait until a run's tree has finished: told by a message, and checked for the case it was missed."""
-        end = time.monotonic() + timeout
+        try:
+            record = self._awaited(run_id, time.monotonic() + timeout)
+        except _AWAY as error:
+            raise BackendUnavailableError(
+                f"Redis does not answer, so run {run_id} can't be waited for: {error}"
+            ) from error
+        if record is not None:
+            return record
+        raise RunTimeoutError(f"run {run_id} has not ended within {timeout:g} s; look at it with `lumia runs`")
+
+    def _awaited(self, run_id: str, end: float) -> RunRecord | None:
         pubsub: Any = self.redis.pubsub  # untyped in redis-py
-        with suppress(RedisError), pubsub(ignore_subscribe_messages=True) as listener:
+        with pubsub(ignore_subscribe_messages=True) as listener:
             listener.subscribe(f"{self.prefix}done")
             while True:
                 record = self.run(run_id)
@@ -187,9 +227,8 @@ class RedisTransport:
                 if record.finished:
                     return record
                 if time.monotonic() >= end:
-                    break
+                    return None
                 self._listen(listener, run_id, min(1.0, end - time.monotonic()))
-        raise RunTimeoutError(f"run {run_id} has not ended within {timeout:g} s; look at it with `lumia runs`")
 
     def _listen(self, listener: Any, run_id: str, seconds: float) -> None:
         until = time.monotonic() + max(0.01, seconds)
@@ -252,9 +291,7 @@ class RedisTransport:
 
     def write(self, ops: Sequence[StoreOp]) -> None:
         """Apply store writes at once, all or none."""
-        reply = self.call("write", wire.store_ops(ops))
-        if reply[0] == b"refused":
-            raise StoreError(f"store key {reply[1].decode()} holds a {reply[2].decode()}; use another key or delete it")
+        _check_store(self.call("write", wire.store_ops(ops), secrets.token_hex(8)))
 
     # --- journal, routes, dead letters
 
@@ -275,7 +312,12 @@ class RedisTransport:
 
     def publish(self, table: RouteTable) -> RouteTable:
         """Publish a route table."""
+        self._asked("sadd", f"{self.prefix}queues", *table.queues)
         return replace(table, number=int(self.call("publish", table.dump())))
+
+    def queues(self) -> list[str]:
+        """Return every queue ever published: runs planned before a plugin was removed still come to its queue."""
+        return sorted(name.decode() for name in self._asked("smembers", f"{self.prefix}queues"))
 
     def routes(self) -> RouteTable | None:
         """Return the published route table."""
@@ -306,6 +348,11 @@ class RedisTransport:
     def close(self) -> None:
         """Release the connections."""
         self.redis.close()
+
+
+def _check_store(reply: Sequence[bytes]) -> None:
+    if reply[0] == b"refused":
+        raise StoreError(f"store key {reply[1].decode()} holds a {reply[2].decode()}; use another key or delete it")
 
 
 def _entries(id_: str, row: dict[bytes, bytes]) -> list[JournalEntry]:

@@ -9,38 +9,57 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from lumia.executor import StepListener
 from lumia.ports import Claim, Limits
+from lumia.routes import PlanStep
 
 MARGIN_SECONDS = 5.0
 LEFT = 70
 
 
 class Watch:
-    """The messages this process works on, and since when each should have ended."""
+    """The steps that the threads of this process are at, and when each should have ended."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._until: dict[str, float] = {}
+        self._steps: dict[int, tuple[str, float]] = {}
 
     @contextmanager
-    def over(self, claim: Claim, limits: Limits) -> Iterator[None]:
-        """Watch the work on a message; its steps together may take the sum of their limits."""
-        steps = claim.plan.steps[claim.step :]
-        seconds = sum(step.timeout or limits.step_timeout for step in steps) + limits.batch_seconds + MARGIN_SECONDS
-        name = f"{steps[0].handler} in run {claim.run_id}"
-        with self._lock:
-            self._until[name] = time.monotonic() + seconds
+    def over(self, listener: StepListener, limits: Limits) -> Iterator[StepListener]:
+        """Return a listener that watches over each step this thread executes and passes on what it hears."""
         try:
-            yield
+            yield _Watching(self, listener, limits)
         finally:
-            with self._lock:
-                self._until.pop(name, None)
+            self.end()
+
+    def begin(self, name: str, seconds: float) -> None:
+        """This thread begins a step that may take `seconds`."""
+        with self._lock:
+            self._steps[threading.get_ident()] = name, time.monotonic() + seconds + MARGIN_SECONDS
+
+    def end(self) -> None:
+        """This thread's step has ended."""
+        with self._lock:
+            self._steps.pop(threading.get_ident(), None)
 
     def hung(self) -> list[str]:
         """Return what should have ended by now."""
         now = time.monotonic()
         with self._lock:
-            return [name for name, until in self._until.items() if until < now]
+            return [name for name, until in self._steps.values() if until < now]
+
+
+class _Watching(StepListener):
+    def __init__(self, watch: Watch, listener: StepListener, limits: Limits) -> None:
+        self._watch, self._listener, self._limits = watch, listener, limits
+
+    def started(self, claim: Claim, step: PlanStep) -> None:
+        self._watch.begin(f"{step.handler} in run {claim.run_id}", step.timeout or self._limits.step_timeout)
+        self._listener.started(claim, step)
+
+    def ended(self, claim: Claim, step: PlanStep, outcome: str, error: str, seconds: float) -> None:
+        self._watch.end()
+        self._listener.ended(claim, step, outcome, error, seconds)
 
 
 def leave_after(seconds: float) -> None:

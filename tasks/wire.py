@@ -94,11 +94,8 @@ def dead_letter(dead: DeadLetter) -> str:
 
 
 def parse_dead_letter(text: bytes) -> DeadLetter:
-    """Return the dead letter of a JSON text, also of the short form the reaper writes."""
-    data = json.loads(text)
-    if "run_id" in data:
-        return DeadLetter(**data)
-    return DeadLetter(data["r"], data["x"], "", data["i"], "", data["y"], 1, "", data["at"], data["o"])
+    """Return the dead letter of a JSON text."""
+    return DeadLetter(**json.loads(text))
 
 
 def claim(reply: Sequence[bytes], plan: Plan) -> Claim:

@@ -56,20 +56,25 @@ class LumiaWorker:
         """Load the plugins (without starting them), publish the routes, choose the queues."""
         self._explicit = explicit_queues
         self._bot = open_bot(load="all", start=False)
+        self._app.conf.worker_concurrency = self._bot.limits.concurrency
         table = self._publish()
         if not explicit_queues:
-            consume(self._app, shared(table.queues))
-            self._served = set(shared(table.queues))
+            self._served = set(shared(self.transport.queues()))
+            consume(self._app, sorted(self._served))
         self._register(table)
 
-    def execute_here(self) -> None:
-        """Start the plugins and the keeper: this process executes steps. In a prefork pool each child does it."""
+    def execute_here(self, slots: int) -> None:
+        """Start the plugins and the keeper: this process executes `slots` steps at once; a prefork child, one."""
         name = worker_name()
         self.bot.worker = self.transport.worker = name
-        if self.bot.plugins is not None:
-            with self.bot.activated():
-                start_plugins(self.bot, self.bot.plugins)
-        self._keeper = Keeper(self.bot, self.transport, self._refresh, self._watch)
+        plugins = self.bot.plugins
+        assert plugins is not None
+        before = len(plugins.plugins)
+        with self.bot.activated():
+            start_plugins(self.bot, plugins)
+            if len(plugins.plugins) < before:
+                self._publish()
+        self._keeper = Keeper(self.bot, self.transport, self._refresh, self._watch, slots)
         self._keeper.start()
 
     def ready(self, consumer: Any) -> None:
@@ -103,8 +108,8 @@ class LumiaWorker:
                 return "dropped: committed or claimed elsewhere"
             events = TaskEvents(self._dispatcher(hostname), claim)
             try:
-                with self._watch.over(claim, self.transport.limits):
-                    bot.executor.process(claim, events)
+                with self._watch.over(events, bot.limits) as listener:
+                    bot.executor.process(claim, listener)
             finally:
                 events.send()
         if events.failure:
@@ -135,12 +140,12 @@ class LumiaWorker:
     def _refresh(self) -> None:
         if self.transport.routes_number() == self.bot.table.number:
             return
-        self.bot.refresh_routes()
         table = self.transport.routes()
-        if table is None:
-            self._publish()
-        elif self._consumer is not None and not self._explicit:
-            for name in set(shared(table.queues)) - self._served:
+        if table is None:  # the broker was emptied
+            table = self._publish()
+        self.bot.use_routes(table)
+        if self._consumer is not None and not self._explicit:
+            for name in set(shared(self.transport.queues())) - self._served:
                 self._served.add(name)
                 add_consumer(self._consumer, name)
 

@@ -11,7 +11,7 @@ from typing import Any
 from redis import Redis
 from redis.commands.core import Script
 
-NAMES = ("start", "claim", "commit", "write", "cancel", "move", "heartbeat", "reap", "publish")
+NAMES = ("start", "claim", "commit", "write", "cancel", "move", "heartbeat", "reap", "publish", "bury")
 _FOLDER = Path(__file__).parent
 
 

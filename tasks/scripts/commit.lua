@@ -18,8 +18,10 @@ if f[1] ~= 'c' or f[2] ~= tostring(c.x) or f[3] ~= tostring(c.t) then
   return {'stale'}
 end
 
+local children = {}
 for i = 4, #ARGV, 2 do
-  if planless(cjson.decode(ARGV[i])) then return {'plan'} end
+  children[#children + 1] = {cjson.decode(ARGV[i]), ARGV[i + 1]}
+  if planless(children[#children][1]) then return {'plan'} end
 end
 local refused = refuses(c.store)
 if refused then return refused end
@@ -53,9 +55,8 @@ if c.dead ~= '' then
   letter(c.r .. '.' .. c.x, c.dead)
   note(c.limit, c.jd)
 end
-for i = 4, #ARGV, 2 do
-  local r = cjson.decode(ARGV[i])
-  if not known(r, c.window) then begin(r, ARGV[i + 1], c.limit, c.keep) end
+for _, child in ipairs(children) do
+  if not known(child[1], c.window) then begin(child[1], child[2], c.limit, c.keep) end
 end
 
 if op == 'next' then

@@ -17,8 +17,9 @@ from lumia.context import MAX_NOTES, active, required
 from lumia.errors import FlowError
 from lumia.testing import Bot
 
+TEXT = st.characters(codec="utf-8", exclude_characters="\x00")
 JSON_VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(st.characters(exclude_characters="\x00"), max_size=9),
+    st.none() | st.booleans() | st.integers() | st.text(TEXT, max_size=9),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text("abc", max_size=3), inner, max_size=3),
     max_leaves=8,
 )

@@ -7,15 +7,18 @@ import logging
 import threading
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import lumia
 from lumia.errors import StaleClaimError, UnknownRunError
 from lumia.executor import MAX_TRACE, StepListener, expected_type
 from lumia.journal import JournalEntry
 from lumia.ports import Claim, Limits
+from lumia.routes import PlanStep
 from lumia.testing import Bot, ManualClock
 
 Boxed = lumia.Box[Any]
@@ -381,10 +384,98 @@ def test_a_handler_that_was_removed_is_skipped() -> None:
     with Bot(gone, stays) as bot:
         run_id = lumia.pipe.start("it", lumia.Box.any(1))
         del bot.runtime.handlers["test.gone"]
+        bot.transport.publish(replace(bot.table, routes=bot.table.routes[1:]))
         bot.settle()
         result = lumia.runs.result(run_id)
         assert result is not None and result.outcome == "done"
         assert [(step.outcome, step.reason) for step in result.steps] == [("skipped", "removed"), ("stop", "")]
+
+
+def _publish_generation(bot: Bot, generation: str) -> None:
+    routes = tuple(replace(route, generation=generation) for route in bot.table.routes)
+    bot.runtime.use_routes(bot.transport.publish(replace(bot.table, routes=routes)))
+
+
+def test_a_worker_behind_the_plan_hands_the_step_back_until_it_has_caught_up() -> None:
+    @lumia.pipe.on("it")
+    def acts(content: Boxed) -> None:
+        lumia.store.incr("acted")
+
+    clock = ManualClock()
+    with Bot(acts, clock=clock) as bot:
+        _publish_generation(bot, "newer")
+        run_id = lumia.pipe.start("it", lumia.Box.any(1))
+        bot.settle(5)
+        assert lumia.runs.result(run_id).outcome is None  # type: ignore[union-attr]
+        bot.runtime.handlers["test.acts"] = replace(bot.runtime.handlers["test.acts"], generation="newer")
+        bot.settle(60)
+        result = lumia.runs.result(run_id)
+        assert result is not None and result.outcome == "done"
+        assert [step.outcome for step in result.steps] == ["stop"]
+
+
+def test_a_step_that_no_worker_can_do_as_planned_is_a_dead_letter_in_the_end() -> None:
+    @lumia.pipe.on("it")
+    def acts(content: Boxed) -> None:
+        raise AssertionError
+
+    with Bot(acts, clock=ManualClock(), limits=Limits(handbacks=3)) as bot:
+        _publish_generation(bot, "newer")
+        run_id = lumia.pipe.start("it", lumia.Box.any(1))
+        bot.settle(3600)
+        result = lumia.runs.result(run_id)
+        assert result is not None and result.outcome == "failed"
+        assert "handed back 3 times" in bot.dead[0].error and "generation newer" in bot.dead[0].error
+
+
+def test_a_plan_older_than_what_is_published_runs_with_todays_handler() -> None:
+    @lumia.pipe.on("it")
+    def acts(content: Boxed) -> None:
+        lumia.store.incr("acted")
+
+    with Bot(acts) as bot:
+        table = bot.table
+        _publish_generation(bot, "older")
+        run_id = lumia.pipe.start("it", lumia.Box.any(1))
+        bot.runtime.use_routes(bot.transport.publish(table))
+        bot.settle()
+        assert lumia.runs.result(run_id).outcome == "done"  # type: ignore[union-attr]
+
+
+def test_a_draining_process_leaves_the_next_step_to_others() -> None:
+    @lumia.pipe.on("it", priv=2)
+    def first(content: Boxed) -> None:
+        bot.runtime.draining = True
+        lumia.utils.next()
+
+    @lumia.pipe.on("it", priv=1)
+    def second(content: Boxed) -> None:
+        raise AssertionError
+
+    with Bot(first, second) as bot:
+        run_id = lumia.pipe.start("it", lumia.Box.any(1))
+        claim = bot.transport.take()
+        bot.runtime.executor.process(claim)
+        record = bot.transport.run(run_id)
+        assert record is not None and (record.state, len(record.steps)) == ("queued", 1)
+
+
+def test_a_secret_in_an_error_reaches_no_listener() -> None:
+    @lumia.pipe.on("it", retry=1)
+    def leaks(content: Boxed) -> None:
+        raise RuntimeError("refused: sk-verysecret")
+
+    class Heard(StepListener):
+        errors: ClassVar[list[str]] = []
+
+        def ended(self, claim: Claim, step: PlanStep, outcome: str, error: str, seconds: float) -> None:
+            self.errors.append(error)
+
+    with Bot(leaks) as bot:
+        bot.runtime.redact = lambda text: text.replace("sk-verysecret", "…")
+        lumia.pipe.start("it", lumia.Box.any(1))
+        bot.runtime.executor.process(bot.transport.take(), Heard())
+        assert "RuntimeError: refused: …" in Heard.errors[0] and "sk-verysecret" not in Heard.errors[0]
 
 
 def test_a_step_that_was_lost_too_often_is_given_up() -> None:
@@ -477,13 +568,68 @@ def test_fusion_and_batches_change_speed_but_not_meaning(fuse: bool, batch: int,
         assert {lumia.runs.result(run).outcome for run in runs} == {"done"}  # type: ignore[union-attr]
 
 
+def behaving(name: str, priv: int, how: str) -> Callable[..., Any]:
+    """Return a pipeline handler that notes that it ran and does what `how` says."""
+    tries: list[int] = []
+
+    def handler(content: Boxed) -> None:
+        tries.append(1)
+        lumia.store.append("story", [name, content.into(), content.meta])
+        if how == "raise" or (how == "raise once" and len(tries) == 1):
+            raise RuntimeError(how)
+        if how == "stop":
+            lumia.utils.stop("enough")
+        elif how == "meta":
+            content.meta[name] = len(tries)
+        elif how == "child":
+            lumia.event.start("child", lumia.Box.any(name))
+        if how == "box":
+            lumia.utils.next(lumia.Box.any(name))
+        elif how not in ("stop", "end"):
+            lumia.utils.next()
+
+    handler.__name__ = name
+    return lumia.pipe.on("it", priv=priv, retry=lumia.Retry(attempts=2, backoff=0))(handler)
+
+
+HOW = st.sampled_from(["next", "next", "box", "meta", "child", "raise once", "raise", "stop", "end"])
+
+
+@lumia.event.consumer("child")
+def noted_child(content: Boxed) -> None:
+    lumia.store.append("story", ["child of", content.into()])
+
+
+@settings(max_examples=40)
+@given(st.lists(st.tuples(st.integers(-2, 2), HOW), min_size=1, max_size=5))
+def test_no_pipeline_notices_whether_its_steps_are_fused(chain: list[tuple[int, str]]) -> None:
+    def told(limits: Limits) -> Any:
+        handlers = [behaving(f"h{n}", priv, how) for n, (priv, how) in enumerate(chain)]
+        with Bot(*handlers, noted_child, limits=limits, clock=ManualClock()) as bot:
+            result = bot.start("it", "content")
+            kinds = [(entry.kind, entry.handler, entry.outcome) for entry in bot.transport.tail("0", 0, 999)]
+            letters = [(letter.handler, letter.error) for letter in bot.dead]
+            # A child and its parent's next step run at the same time, in any order.
+            story = sorted(lumia.store.of("test").items("story"), key=lambda entry: entry[0] == "child of")
+            return result, story, sorted(kinds), letters
+
+    fused = told(Limits(fuse=True))
+    assert fused == told(Limits(fuse=False, batch=1))
+    order = [n for n, (priv, _) in sorted(enumerate(chain), key=lambda item: -item[1][0])]
+    ran = [name for name, *_ in fused[1] if name != "child of"]
+    assert ran == [f"h{n}" for n in order][: len(ran)]
+
+
 def test_a_draining_process_takes_no_further_run() -> None:
-    with Bot(chain_first, chain_second, limits=Limits(batch_seconds=60)) as bot:
+    with Bot(noted_child, limits=Limits(batch_seconds=60)) as bot:
         for n in range(3):
-            lumia.pipe.start("chain", lumia.Box.any(n))
+            lumia.event.start("child", lumia.Box.any(n))
         bot.runtime.draining = True
         bot.runtime.executor.process(bot.transport.take())
-        assert lumia.store.of("test").get("ran") == 1
+        assert lumia.store.of("test").items("story") == [["child of", 0]]
+        bot.runtime.draining = False
+        bot.runtime.executor.process(bot.transport.take())
+        assert lumia.store.of("test").items("story") == [["child of", n] for n in range(3)]
 
 
 def test_a_batch_ends_when_its_time_is_over() -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import lumia
 from lumia.errors import RegistrationError
-from lumia.marks import Mark, is_name, is_seconds, marks_of, marks_on, retry_of, verify
+from lumia.marks import Mark, is_name, is_seconds, marks_in, marks_of, marks_on, retry_of, verify
 
 SECONDS = st.floats(min_value=0, max_value=1e6, allow_nan=False)
 
@@ -146,6 +146,16 @@ def test_a_package_stands_for_the_modules_inside_it(monkeypatch: pytest.MonkeyPa
     module("bots.packed.inner", "@lumia.pipe.on('inner')\ndef inner(content): pass\n", monkeypatch)
     module("bots.other", "@lumia.pipe.on('other')\ndef other(content): pass\n", monkeypatch)
     assert [mark.id for mark, _ in marks_of(package)] == ["inner"]
+
+
+def test_one_module_can_be_asked_for_its_own_marks(monkeypatch: pytest.MonkeyPatch) -> None:
+    mark = "@lumia.pipe.on('{0}')\ndef {0}(content): pass\n"
+    package = module("bots.parted", "__path__ = []", monkeypatch)
+    one = module("bots.parted.one", mark.format("one"), monkeypatch)
+    module("bots.parted.two", mark.format("two"), monkeypatch)
+    assert [mark.id for mark, _ in marks_in(one)] == ["one"]
+    assert [mark.id for mark, _ in marks_in(package)] == ["one", "two"]
+    assert [mark.id for mark, _ in marks_of(one)] == ["one", "two"]
 
 
 WRAPPERS = """

@@ -100,7 +100,7 @@ def test_json_values_come_back_as_they_were(bot: Bot, value: Any) -> None:
         assert json.dumps(store.get("k", "absent")) == json.dumps(value)
 
 
-@given(st.tuples(*[st.text(st.characters(exclude_characters="\x00"), min_size=1, max_size=5)] * 3))
+@given(st.tuples(*[st.text(st.characters(codec="utf-8", exclude_characters="\x00"), min_size=1, max_size=5)] * 3))
 def test_plugin_scope_and_key_never_run_into_each_other(names: tuple[str, str, str]) -> None:
     plugin, scope, key = names
     made = Store(plugin)._name(key, scope)

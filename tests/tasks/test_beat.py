@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+import time
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,9 +14,9 @@ import lumia
 from lumia.routes import Schedule
 from lumia.runtime import Runtime
 from tasks.beat import chosen, due_times, next_time
-from tests.support import servers
+from tasks.transport import RedisTransport
 from tests.support.wait import until
-from tests.support.workers import bot_root, celery, opened, worker, write_plugin
+from tests.support.workers import bot_root, celery, worker, write_plugin
 
 CODE = """
 import lumia
@@ -61,23 +62,16 @@ def test_a_tick_that_was_just_reached_is_always_fired() -> None:
         assert chosen(Schedule("x", "* * * * *", missed=missed), [100.0, 995.0], now=1000.0) == [995.0]
 
 
+def redis_of(bot: Runtime) -> Any:
+    assert isinstance(bot.transport, RedisTransport)
+    return bot.transport.redis
+
+
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     folder = bot_root(tmp_path / "bot")
     write_plugin(folder, "clockwork", CODE)
     return folder
-
-
-@pytest.fixture
-def url(tmp_path: Path) -> Iterator[str]:
-    with servers.valkey(tmp_path / "valkey") as server:
-        yield server.url
-
-
-@pytest.fixture
-def bot(root: Path, url: str) -> Iterator[Runtime]:
-    with opened(root, url) as runtime:
-        yield runtime
 
 
 def test_two_beats_fire_a_tick_once_and_one_goes_on_when_the_other_dies(bot: Runtime, root: Path, url: str) -> None:
@@ -91,6 +85,12 @@ def test_two_beats_fire_a_tick_once_and_one_goes_on_when_the_other_dies(bot: Run
     assert len(due) == len(set(due)), "a tick was fired twice"
     assert sorted(due) == due
     assert all(later - earlier == 1.0 for earlier, later in itertools.pairwise(due)), due
+
+
+def test_a_clock_that_was_set_back_does_not_silence_the_schedules(bot: Runtime, root: Path, url: str) -> None:
+    redis_of(bot).hset("lumia:cron", "cron.at.clockwork.every_second", repr(time.time() + 86400))
+    with worker(root, url), celery(root, url, "beat", name="beat"):
+        until(lambda: lumia.store.of("clockwork").items("due"), timeout=30)
 
 
 def test_adapters_are_asked_whether_they_are_alive(bot: Runtime, root: Path, url: str) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from tests.support.wait import until
 from tests.support.workers import bot_root, opened, worker, write_plugin
 
 CODE = '''
+import asyncio
 import os
 import threading
 import time
@@ -51,6 +51,14 @@ def hangs(content: lumia.Box) -> None:
     threading.Event().wait()
 
 
+@lumia.pipe.on("tidy", timeout=0.3, retry=1)
+async def tidies_up(content: lumia.Box) -> None:
+    try:
+        await asyncio.sleep(60)
+    finally:
+        await asyncio.sleep(1.2)
+
+
 @lumia.pipe.on("quick")
 def quick(content: lumia.Box) -> None:
     lumia.store.append("seen", content.into()["n"], scope=content.into()["folder"], keep=1000)
@@ -71,18 +79,6 @@ def root(tmp_path: Path) -> Path:
     folder = bot_root(tmp_path / "bot", settings="max_attempts = 3")
     write_plugin(folder, "work", CODE)
     return folder
-
-
-@pytest.fixture
-def url(tmp_path: Path) -> Iterator[str]:
-    with servers.valkey(tmp_path / "valkey") as server:
-        yield server.url
-
-
-@pytest.fixture
-def bot(root: Path, url: str) -> Iterator[Runtime]:
-    with opened(root, url) as runtime:
-        yield runtime
 
 
 def begun(folder: Path) -> list[Path]:
@@ -161,6 +157,13 @@ def test_a_hung_step_is_given_up_and_the_worker_goes_on(bot: Runtime, root: Path
         assert result.outcome == "failed" and "hung" in result.reason
 
 
+def test_an_async_step_that_was_cancelled_at_its_limit_can_still_say_so(bot: Runtime, root: Path, url: str) -> None:
+    with worker(root, url):
+        result = lumia.runs.wait(lumia.pipe.start("tidy", lumia.Box.any(1)), 30)
+        assert result.outcome == "failed" and "0.3 s" in result.reason
+        assert len(result.steps) == 1 and bot.transport.health().counters.get("stale", 0) == 0
+
+
 def test_a_worker_full_of_hung_steps_leaves_to_be_replaced(bot: Runtime, root: Path, url: str, tmp_path: Path) -> None:
     with worker(root, url, "--concurrency", "4") as running:
         for _ in range(4):
@@ -180,8 +183,10 @@ def test_sigterm_finishes_what_is_claimed_and_leaves_the_rest(
         until(lambda: "shutdown" in running.text)
         (tmp_path / "go").touch()
         assert running.process.wait(timeout=30) == 0
-        assert lumia.runs.wait(run, 5).steps[0].outcome == "next"
+        record = bot.transport.run(run)
+        assert record is not None and [step.outcome for step in record.steps] == ["next"]
     with worker(root, url, name="next"):
+        assert lumia.runs.wait(run, 20).outcome == "done"
         assert all(lumia.runs.wait(one, 20).outcome == "done" for one in waiting)
     assert sorted(lumia.store.of("work").items("seen", scope=str(tmp_path))) == [0, 1, 2, 3, 4]
 
@@ -220,6 +225,25 @@ def test_prefork_children_execute_with_hard_limits_and_their_death_is_noticed(
         result = lumia.runs.wait(endless, 30)
         assert result.outcome == "failed"
         assert lumia.runs.wait(lumia.pipe.start("heavy", box(tmp_path / "b")), 20).outcome == "done"
+
+
+def test_a_prefork_child_that_hangs_is_replaced(bot: Runtime, root: Path, url: str, tmp_path: Path) -> None:
+    with worker(root, url, "-P", "processes", "--concurrency", "1") as running:
+        hung = lumia.pipe.start("hanging", box(tmp_path))
+        until(lambda: "leaves to be replaced" in running.text, timeout=40)
+        quick = lumia.pipe.start("quick", box(tmp_path, n=1))
+        assert lumia.runs.wait(quick, 40).outcome == "done"
+        assert lumia.runs.wait(hung, 60).outcome == "failed"
+        assert running.process.poll() is None
+
+
+def test_an_emptied_broker_gets_the_routes_again(bot: Runtime, root: Path, url: str, tmp_path: Path) -> None:
+    with worker(root, url):
+        assert lumia.runs.wait(lumia.pipe.start("quick", box(tmp_path, n=1)), 20).outcome == "done"
+        redis_of(bot).flushall()
+        until(lambda: bot.transport.routes(), timeout=10)
+        late = lumia.pipe.start("quick", box(tmp_path, n=2), delay=0.1)
+        assert lumia.runs.wait(late, 20).outcome == "done"
 
 
 def test_a_claim_is_not_taken_from_the_living_while_the_broker_was_away(

@@ -39,6 +39,7 @@ def transport(url: str) -> Iterator[RedisTransport]:
     redis.flushdb()
     found = RedisTransport(redis, worker="host:1:aa", limits=Limits(batch=16))
     found.call("heartbeat", found.worker, 2500)
+    redis.set("lumia:beat:since", 1)
     yield found
     found.close()
 
@@ -273,7 +274,7 @@ def test_a_resource_whose_process_died_is_in_the_dead_letters(transport: RedisTr
     run = transport.start([request(arc=True)])[0].run_id
     assert transport.begin_inline(run).arc and transport.redis.llen("default:3") == 0
     transport.redis.set("lumia:beat:since", 1)
-    transport.redis.zrem("lumia:workers", transport.worker)
+    transport.redis.zadd("lumia:workers", {transport.worker: 1})
     transport.call("reap", 5000, 2000, 1000, 1000)
     record = transport.run(run)
     assert record is not None and (record.outcome, record.reason) == ("failed", "arc lost")
@@ -302,6 +303,156 @@ def test_awkward_text_survives_in_names_and_reasons(transport: RedisTransport, t
     record = transport.run(run)
     assert record is not None and (record.id, record.reason) == (id_, text)
     assert transport.read(f"p//{text}") == ("value", "1")
+
+
+def test_a_batched_answer_is_not_given_again_once_the_run_was_taken_over(transport: RedisTransport) -> None:
+    transport.start([request()])
+    transport.start([request()])
+    claim = claimed(transport)
+    commit = done(claim, "end", batch=True)
+    follower = transport.commit(claim, commit)
+    assert follower is not None
+    transport.redis.zadd("lumia:claims", {follower.run_id: 1})
+    transport.call("reap", 5000, 2000, 1000, 1000, "default:3")
+    assert claimed(transport).run_id == follower.run_id  # by another thread of the same process
+    assert transport.commit(claim, commit) is None
+
+
+def test_a_counter_that_would_overflow_leaves_everything_as_it_was(transport: RedisTransport) -> None:
+    transport.write([StoreOp("incr", "p//n", str(2**62))])
+    transport.start([request()])
+    claim = claimed(transport)
+    ops = (StoreOp("set", "p//fine", "1"), StoreOp("incr", "p//n", str(2**61)), StoreOp("incr", "p//n", str(2**62)))
+    with pytest.raises(StoreError, match="full counter"):
+        transport.commit(claim, done(claim, "end", store=ops))
+    assert transport.read("p//fine") == ("none", None)
+
+
+def test_writes_are_checked_in_their_order(transport: RedisTransport) -> None:
+    transport.write([StoreOp("set", "p//k", '"text"')])
+    transport.write([StoreOp("delete", "p//k"), StoreOp("append", "p//k", "1", keep=3)])
+    assert transport.read("p//k") == ("list", ["1"])
+    transport.write([StoreOp("set", "p//k", "5"), StoreOp("incr", "p//k", "2")])
+    assert transport.read("p//k") == ("value", "7")
+
+
+def test_a_direct_write_that_is_sent_again_counts_once(transport: RedisTransport) -> None:
+    ops = json.dumps([{"o": "incr", "k": "p//n", "v": "1", "f": "", "n": 0, "t": 0}])
+    assert [transport.call("write", ops, "one") for _ in range(2)] == [[b"ok"], [b"ok"]]
+    transport.call("write", ops, "other")
+    assert transport.read("p//n") == ("value", "2")
+
+
+def test_a_plan_that_redis_has_lost_is_sent_along_again(transport: RedisTransport) -> None:
+    transport.start([request(dedup="one")])
+    transport.redis.delete("lumia:plans")  # a crash lost the last second
+    root = transport.start([request(dedup="two")])[0].run_id
+    assert transport.redis.hlen("lumia:plans") == 1
+    claim = claimed(transport)
+    transport.redis.delete("lumia:plans")
+    child = replace(request(), parent=root, attached=True)
+    transport.commit(claim, done(claim, "end", children=(child,)))
+    assert transport.redis.hlen("lumia:plans") == 1 and transport.run(child.run_id) is not None
+
+
+def test_a_run_whose_plan_is_gone_is_a_dead_letter_and_lets_go_of_its_lane(transport: RedisTransport) -> None:
+    lost = transport.start([request(key="k")])[0].run_id
+    waiting = transport.start([request(key="k")])[0].run_id
+    transport.redis.delete("lumia:plans")
+    worker = RedisTransport(transport.redis, worker="host:2:bb")
+    assert worker.claim(*popped(transport)) is None
+    record = transport.run(lost)
+    assert record is not None and record.outcome == "failed" and "emptied" in record.reason
+    letter = transport.dead()[0]
+    assert (letter.run_id, letter.handler, letter.key, letter.box) == (lost, "p.s0", "k", '{"j":1}')
+    assert transport.run(waiting).state == "queued"  # type: ignore[union-attr]
+    kinds = [entry.kind for entry in transport.tail("0", 0, 100) if entry.run_id == lost]
+    assert kinds == ["start", "dead", "end"]
+
+
+def test_a_batch_is_not_upset_by_a_message_that_only_looks_like_ours(transport: RedisTransport) -> None:
+    transport.start([request()])
+    claim = claimed(transport)
+    odd = {"headers": {"task": "lumia.step", "timelimit": [None, None]}, "body": "W1tdXQ=="}
+    transport.redis.lpush("default", json.dumps(odd))
+    assert transport.commit(claim, done(claim, "end", batch=True)) is None
+    assert transport.run(claim.run_id).finished and transport.redis.llen("default") == 1  # type: ignore[union-attr]
+
+
+def test_a_cancelled_run_whose_worker_died_is_not_executed_again(transport: RedisTransport) -> None:
+    run = transport.start([request()])[0].run_id
+    claimed(transport)
+    transport.cancel(run, "enough")
+    transport.redis.zadd("lumia:claims", {run: 1})
+    transport.call("reap", 5000, 2000, 1000, 1000, "default:3")
+    record = transport.run(run)
+    assert record is not None and (record.outcome, record.reason) == ("cancelled", "enough")
+    assert transport.redis.llen("default:3") == 0
+
+
+def test_a_resource_of_a_process_without_heartbeats_has_the_time_of_its_step(transport: RedisTransport) -> None:
+    transport.redis.set("lumia:beat:since", 1)
+    gateway = RedisTransport(transport.redis, worker="gateway:1:bb")
+    run = gateway.start([request(arc=True)])[0].run_id
+    transport.call("reap", 5000, 2000, 1000, 1000)
+    assert transport.run(run).outcome == ""  # type: ignore[union-attr]
+    transport.redis.zadd("lumia:claims", {run: 1})
+    transport.call("reap", 5000, 2000, 1000, 1000)
+    assert transport.run(run).reason == "arc lost"  # type: ignore[union-attr]
+
+
+def test_a_child_that_is_tried_again_keeps_its_turn_in_the_lane(transport: RedisTransport) -> None:
+    root = transport.start([request(key="k")])[0].run_id
+    claim = claimed(transport)
+    parts = [
+        replace(request(key="k"), parent=root, cause=f"{root}/0", root_id=root, attached=True, inside=True)
+        for _ in range(2)
+    ]
+    transport.commit(claim, done(claim, "end", children=tuple(parts)))
+    first = claimed(transport)
+    transport.commit(first, done(first, "retry", delay=3600))
+    assert transport.redis.llen("default:3") == 0
+    transport.redis.zadd("lumia:delayed", {first.run_id: 1})
+    transport.call("move")
+    for part in parts:
+        turn = claimed(transport)
+        assert turn.run_id == part.run_id
+        transport.commit(turn, done(turn, "end"))
+    assert transport.run(root).finished  # type: ignore[union-attr]
+
+
+def test_dead_letters_are_bounded_and_what_is_dropped_is_counted(transport: RedisTransport) -> None:
+    names = {f"old{number}.0": number for number in range(10_000)}
+    transport.redis.zadd("lumia:dead", names)
+    transport.redis.hset("lumia:dl", mapping=dict.fromkeys(names, "{}"))
+    transport.start([request()])
+    claim = claimed(transport)
+    letter = DeadLetter(claim.run_id, 0, "p.s0", "msg", "", "no luck", 3, claim.box, 1.0)
+    transport.commit(claim, done(claim, "end", outcome="failed", dead=letter))
+    assert transport.dead(1) == [letter]
+    assert transport.redis.zcard("lumia:dead") == transport.redis.hlen("lumia:dl") == 10_000
+    assert transport.health().counters["dead dropped"] == 1 and not transport.redis.hexists("lumia:dl", "old0.0")
+
+
+def test_nothing_is_overdue_until_heartbeats_flow_again_after_redis_was_away(transport: RedisTransport) -> None:
+    run = transport.start([request()])[0].run_id
+    claim = claimed(transport)
+    transport.redis.set("lumia:beat:last", 1)  # nobody could write for long
+    transport.redis.zadd("lumia:claims", {run: 1})
+    transport.call("heartbeat", transport.worker, 2500)
+    assert transport.call("reap", 5000, 2000, 1000, 1000, "default:3")[1] == 0
+    assert transport.commit(claim, done(claim, "end")) is None
+
+
+def test_a_clock_that_was_set_back_makes_nobody_dead(transport: RedisTransport) -> None:
+    run = transport.start([request()])[0].run_id
+    claimed(transport)
+    transport.redis.set("lumia:beat:since", 1)
+    transport.redis.set("lumia:beat:last", int(1e14))
+    transport.call("heartbeat", transport.worker, 2500)
+    transport.redis.zadd("lumia:workers", {transport.worker: 1})
+    assert transport.call("reap", 5000, 2000, 1000, 1000, "default:3")[0] == 0
+    assert transport.run(run).state == "claimed"  # type: ignore[union-attr]
 
 
 def test_finished_runs_are_forgotten_after_a_while(transport: RedisTransport) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,8 @@ from celery import Celery as CeleryApp
 import lumia
 from lumia.paths import base
 from lumia.runtime import Runtime
-from tests.support import servers
 from tests.support.wait import until
-from tests.support.workers import bot_root, opened, worker, write_plugin
+from tests.support.workers import bot_root, celery, worker, write_plugin
 
 CODE = """
 import os
@@ -51,18 +50,6 @@ def root(tmp_path: Path) -> Path:
     folder = bot_root(tmp_path / "bot")
     write_plugin(folder, "staged", CODE)
     return folder
-
-
-@pytest.fixture
-def url(tmp_path: Path) -> Iterator[str]:
-    with servers.valkey(tmp_path / "valkey") as server:
-        yield server.url
-
-
-@pytest.fixture
-def bot(root: Path, url: str) -> Iterator[Runtime]:
-    with opened(root, url) as runtime:
-        yield runtime
 
 
 class Events:
@@ -122,11 +109,49 @@ def test_a_worker_can_be_given_the_queue_of_a_plugin_alone(bot: Runtime, root: P
             assert lumia.store.of("staged").get("pid") == heavy.process.pid
 
 
+def test_what_waits_in_the_queue_of_a_removed_plugin_is_not_forgotten(bot: Runtime, root: Path, url: str) -> None:
+    with worker(root, url, "-Q", "default", name="before"):
+        run = lumia.pipe.start("heavy", lumia.Box.any(1))
+    shutil.rmtree(root / "plugins" / "staged")
+    with worker(root, url, name="after"):
+        result = lumia.runs.wait(run, 20)
+        assert [(step.outcome, step.reason) for step in result.steps] == [("skipped", "removed")]
+
+
 def test_a_broken_plugin_is_reported_and_the_others_work(bot: Runtime, root: Path, url: str) -> None:
     write_plugin(root, "crooked", "import lumia\n\ndef oops(:\n")
     with worker(root, url) as running:
         assert "crooked" in running.text and "plugin.py:3" in running.text
         assert lumia.runs.wait(lumia.pipe.start("four", lumia.Box.any(1)), 20).outcome == "done"
+
+
+def test_a_plugin_that_fails_at_its_start_holds_up_nobodys_chain(bot: Runtime, root: Path, url: str) -> None:
+    code = """
+import lumia
+
+@lumia.pipe.on("four", priv=20)
+def never(content: lumia.Box) -> None:
+    raise AssertionError
+
+def on_load() -> None:
+    raise RuntimeError("no database")
+"""
+    write_plugin(root, "crooked", code)
+    with worker(root, url) as running:
+        assert "no database" in running.text
+        result = lumia.runs.wait(lumia.pipe.start("four", lumia.Box.any(1)), 20)
+        assert [step.handler for step in result.steps] == [f"staged.stage{n}" for n in range(4)]
+
+
+def test_a_worker_serves_as_many_steps_as_configured(bot: Runtime, root: Path, url: str) -> None:
+    with worker(root, url) as running:
+        assert "concurrency: 4" in running.text
+
+
+def test_a_worker_whose_broker_is_away_ends_with_one_line(root: Path) -> None:
+    with celery(root, "redis://127.0.0.1:1/0", "worker") as running:
+        assert running.process.wait(timeout=40) != 0
+        assert "error: " in running.text and "Redis does not answer" in running.text
 
 
 def test_without_a_broker_the_command_says_so_in_one_line(root: Path) -> None:

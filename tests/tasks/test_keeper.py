@@ -1,0 +1,97 @@
+"""What every executing process does beside executing."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from lumia.blobs import Blobs
+from lumia.errors import BackendUnavailableError
+from lumia.executor import StepListener
+from lumia.inmemory import InMemoryTransport
+from lumia.ports import Claim, Limits
+from lumia.routes import Plan
+from lumia.runtime import Runtime
+from tasks import keeper as keeper_module
+from tasks.keeper import Keeper
+from tasks.transport import RedisTransport, connect
+from tasks.watch import MARGIN_SECONDS, Watch
+from tests.support.wait import until
+from tests.tasks.test_scripts import STEPS, request
+
+PLAN = Plan.of([STEPS[0]])
+CLAIM = Claim("run", 0, 1, 1, "pipe", "msg", "", "run", "", 3, PLAN, "")
+
+
+class Hung(Watch):
+    """A watch over threads of which some hang."""
+
+    def __init__(self, *names: str) -> None:
+        super().__init__()
+        self.names = list(names)
+
+    def hung(self) -> list[str]:
+        return self.names
+
+
+@pytest.fixture
+def make(valkey_url: str, tmp_path: Path) -> Callable[..., Keeper]:
+    def keeper(refresh: Callable[[], None] = lambda: None, watch: Watch | None = None, slots: int = 4) -> Keeper:
+        transport = RedisTransport(connect(valkey_url), worker="host:1:aa")
+        bot = Runtime(tmp_path, tmp_path, InMemoryTransport(), b"", blobs=Blobs(tmp_path / "blobs"))
+        return Keeper(bot, transport, refresh, watch or Watch(), slots)
+
+    return keeper
+
+
+def failing() -> None:
+    raise BackendUnavailableError("no worker has published its handlers yet")
+
+
+def test_a_duty_that_fails_keeps_none_of_the_others_from_being_done(
+    make: Callable[..., Keeper], valkey_url: str
+) -> None:
+    transport = RedisTransport(connect(valkey_url), worker="host:2:bb")
+    run = transport.start([request(delay=0.01)])[0].run_id
+    keeper = make(failing)
+    until(lambda: keeper._turn() and transport.run(run).state == "queued")  # type: ignore[union-attr]
+
+
+def test_a_process_whose_slots_hang_leaves_to_be_replaced(
+    make: Callable[..., Keeper], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[int] = []
+    monkeypatch.setattr(os, "kill", lambda pid, number: sent.append(number))
+    make(watch=Hung("one"), slots=4)._turn()
+    assert sent == []
+    make(watch=Hung("one"), slots=1)._turn()
+    assert sent == [signal.SIGTERM]
+
+
+def test_steps_that_wait_for_their_commit_while_redis_is_away_do_not_hang(
+    make: Callable[..., Keeper], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[int] = []
+    monkeypatch.setattr(os, "kill", lambda pid, number: sent.append(number))
+    monkeypatch.setattr(keeper_module, "BEAT_SECONDS", 0.0)
+    keeper = make(failing, watch=Hung("one", "two", "three", "four"))
+    keeper._turn()
+    assert sent == []
+
+
+def test_each_step_is_watched_by_its_own_limit() -> None:
+    watch, limits = Watch(), Limits()
+    brief, long = replace(STEPS[0], timeout=-2 * MARGIN_SECONDS), replace(STEPS[0], timeout=60.0)
+    with watch.over(StepListener(), limits) as listener:
+        listener.started(CLAIM, brief)
+        assert watch.hung() == ["p.s0 in run run"]
+        listener.ended(CLAIM, brief, "done", "", 0.0)
+        listener.started(CLAIM, long)
+        assert watch.hung() == []
+        listener.started(CLAIM, brief)
+    assert watch.hung() == []
