@@ -11,6 +11,9 @@ from lumia.journal import JournalEntry
 from lumia.ports import Claim, Commit, DeadLetter, Limits, RunRequest, StepRecord, StoreOp
 from lumia.routes import Plan, PlanStep
 
+CLAIM_MARGIN_SECONDS = 2.0
+"""A claim outlasts its step's limit, so that an async handler that was cancelled at it can still commit its failure."""
+
 
 def _dumps(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"))
@@ -22,11 +25,11 @@ def _ms(seconds: float) -> int:
 
 def timeout_ms(step: PlanStep, limits: Limits) -> int:
     """Return how long a claim of `step` lasts, in milliseconds."""
-    return _ms(step.timeout or limits.step_timeout)
+    return _ms((step.timeout or limits.step_timeout) + CLAIM_MARGIN_SECONDS)
 
 
 def _hard(step: PlanStep, limits: Limits) -> int | str:
-    return timeout_ms(step, limits) if step.hard else ""
+    return _ms(step.timeout or limits.step_timeout) if step.hard else ""
 
 
 def run(request: RunRequest, limits: Limits, worker: str, *, with_plan: bool) -> str:

@@ -24,14 +24,15 @@ local function lost(id, worker, why)
   push(id)
 end
 
-local claims = redis.call('ZRANGE', P .. 'claims', 0, 4999, 'WITHSCORES')
+-- While Redis was away nobody could commit: for one TTL after that the living come first.
+local claims = steady and redis.call('ZRANGE', P .. 'claims', 0, 4999, 'WITHSCORES') or {}
 for i = 1, #claims, 2 do
   local id, deadline = claims[i], tonumber(claims[i + 1])
   local f = redis.call('HMGET', runkey(id), 'w', 'A')
   local worker = f[1] or ''
   if deadline < now then
     lost(id, worker, 'overdue')
-  elseif steady then
+  else
     -- A process without heartbeats (a gateway, a command) may execute a run with a live resource of its own.
     local seen = redis.call('ZSCORE', P .. 'workers', worker) or (f[2] ~= '1' and 0)
     if seen and now - seen * 1000 > ttl then lost(id, worker, 'dead') end

@@ -180,6 +180,7 @@ def test_claims_of_a_silent_process_are_taken_only_after_heartbeats_flowed(trans
     transport.start([request()])
     claimed(transport)
     transport.redis.zrem("lumia:workers", transport.worker)
+    transport.redis.delete("lumia:beat:since")
     assert transport.call("reap", 5000, 2000, 1000, 1000, "default:3")[0] == 0  # the beats have just begun
     transport.redis.set("lumia:beat:since", 1)
     assert transport.call("reap", 5000, 2000, 1000, 1000, "default:3")[0] == 1
