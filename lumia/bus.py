@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from lumia.box import Box, require
 from lumia.context import StepContext, active
 from lumia.errors import ArcError, LaneError, PayloadError, StaleRoutesError
 from lumia.ids import child_id
-from lumia.marks import MAX_NAME, Function, Mark, Retry, is_name, is_seconds, marker
-from lumia.ports import NORMAL, PRIORITIES, RunRequest
-from lumia.routes import DEFAULT_QUEUE, Plan
+from lumia.marks import DEFAULT_QUEUE, MAX_NAME, NORMAL, PRIORITIES, Function, Mark, Retry, is_name, is_seconds, marker
+
+if TYPE_CHECKING:
+    from lumia.ports import RunRequest
+    from lumia.routes import Plan
 
 F = TypeVar("F", bound=Function)
 
@@ -87,6 +89,8 @@ def _request(bot: Any, run_id: str, flow: str, id: str, content: Box[Any], optio
     if content.is_arc:
         _check_inline(bot, id, plan, options)
     wire = "" if content.is_arc else content.dump(bot.secret)
+    from lumia.ports import RunRequest  # see lumia.store
+
     return RunRequest(
         run_id, flow, id, plan, wire, key="" if content.is_arc else options.key or "", dedup=options.dedup,
         delay=options.delay, priority=NORMAL if options.priority is None else options.priority,
@@ -156,6 +160,8 @@ def _buffer(step: StepContext, flow: str, id: str, content: Box[Any], options: _
         )
     attached = not options.detach
     key = "" if base.arc else options.key or claim.key
+    from lumia.ports import RunRequest  # see lumia.store
+
     request = RunRequest(
         run_id, flow, id, base.plan, base.box, key=key, dedup=base.dedup, delay=base.delay,
         priority=claim.priority if options.priority is None else options.priority, arc=base.arc,

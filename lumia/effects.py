@@ -11,7 +11,6 @@ from lumia.context import StepContext, active
 from lumia.errors import BoxError, EffectError, LumiaError
 from lumia.journal import JournalEntry, clean, described
 from lumia.marks import MAX_NAME, is_name
-from lumia.ports import EffectRecord
 
 POLICIES = ("retry", "hold")
 
@@ -143,6 +142,8 @@ class _Ledger:
         return value
 
     def _record(self, state: str, wire: str, entry: JournalEntry | None) -> None:
+        from lumia.ports import EffectRecord  # see lumia.store
+
         record = EffectRecord(state, wire, self._policy)
         self._step.runtime.transport.record_effect(self._run, self._name, record, entry)
         self._step.effects[self._key] = (self._given, wire)

@@ -308,7 +308,9 @@ class InMemoryTransport:
         with self._changed:
             run = self._found(run_id)
             if not self._changed.wait_for(lambda: run.state == "finished", timeout):
-                raise RunTimeoutError(f"run {run_id} has not ended within {timeout:g} s; look at it with `lumia runs`")
+                raise RunTimeoutError(
+                    f"run {run_id} has not ended within {timeout:g} s; it goes on: wait longer, or see Flower"
+                )
             return run.record()
 
     def cancel(self, run_id: str, reason: str) -> bool:

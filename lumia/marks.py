@@ -20,6 +20,10 @@ Function = Callable[..., Any]
 F = TypeVar("F", bound=Function)
 
 HANDLER_KINDS = frozenset({"pipe", "consumer", "chain", "interceptor", "cron"})
+DEFAULT_QUEUE = "default"
+PRIORITIES = (0, 3, 6, 9)
+"""Urgent, normal, low, bulk: 0 is served first."""
+NORMAL = 3
 MISSED = ("skip", "once", "all")
 MAX_NAME = 512
 _ATTRIBUTE = "__lumia_marks__"

@@ -11,11 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from lumia.journal import JournalEntry
+from lumia.marks import NORMAL
 from lumia.routes import Plan, RouteTable
-
-PRIORITIES = (0, 3, 6, 9)
-"""Urgent, normal, low, bulk: 0 is served first."""
-NORMAL = 3
 
 
 @dataclass(frozen=True)

@@ -168,8 +168,8 @@ class _Selector:
             # A prerelease that is installed was chosen: it counts wherever its number lies in the range.
             if not SpecifierSet(wanted).contains(version, prereleases=True):
                 raise DependencyError(
-                    f"{manifest.name} needs {name} {wanted}, but {name} is {version}; install a fitting one with "
-                    f"`pkg -S {name}@TAG` (a version is the git tag at the plugin's commit)"
+                    f"{manifest.name} needs {name} {wanted}, but {name} is {version}; put a fitting one "
+                    f"into plugins/{name} (a version is the git tag at the plugin's commit)"
                 )
 
     def _check_unique(self, manifest: Manifest) -> None:
@@ -185,7 +185,7 @@ class _Selector:
 def unmet(plugin: str, dependency: str, reason: str | None) -> str:
     """Return the sentence that says why `plugin` can't have `dependency`; reason: None when there is no such plugin."""
     if reason is None:
-        return f"{plugin} needs {dependency}, which is not installed; install it with `pkg -S {dependency}`"
+        return f"{plugin} needs {dependency}, which is not installed; put it into plugins/{dependency}"
     return f"{plugin} needs {dependency}, which is not loaded: {reason}"
 
 

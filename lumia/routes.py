@@ -10,9 +10,8 @@ from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import Any
 
-from lumia.marks import Retry
+from lumia.marks import DEFAULT_QUEUE, Retry
 
-DEFAULT_QUEUE = "default"
 DEFAULT_RETRY = Retry()
 _STAGE = {"interceptor": 0, "chain": 1, "consumer": 2, "cron": 2, "pipe": 0}
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lumia.errors import LumiaError, UnknownRunError
-from lumia.journal import JournalEntry
-from lumia.ports import RunRecord, StepRecord
+
+if TYPE_CHECKING:
+    from lumia.journal import JournalEntry
+    from lumia.ports import RunRecord, StepRecord
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,8 @@ def wait(run_id: str, timeout: float = 30.0) -> RunResult:
 
 async def wait_async(run_id: str, timeout: float = 30.0) -> RunResult:  # noqa: ASYNC109 (the limit is the transport's)
     """Wait like `wait`, without blocking the event loop."""
+    import asyncio  # a caller has it; everybody else is spared it
+
     return await asyncio.to_thread(wait, run_id, timeout)
 
 

@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 from lumia.errors import BackendUnavailableError, NotRunningError
 from lumia.executor import AsyncLoop, Executor, expected_type
+from lumia.marks import DEFAULT_QUEUE
 from lumia.ports import Limits, Transport
-from lumia.routes import DEFAULT_QUEUE, DEFAULT_RETRY, PlanStep, Route, RouteIndex, RouteTable, Schedule
+from lumia.routes import DEFAULT_RETRY, PlanStep, Route, RouteIndex, RouteTable, Schedule
 from lumia.system import Clock, RealClock
 
 if TYPE_CHECKING:

@@ -7,12 +7,14 @@ JSON values. A scope separates chats, users or whatever the plugin likes.
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lumia.context import StepContext, active
 from lumia.errors import NotRunningError, StoreError
 from lumia.marks import is_seconds
-from lumia.ports import StoreOp
+
+if TYPE_CHECKING:
+    from lumia.ports import StoreOp
 
 _KINDS = {"value": "a value", "list": "a list", "hash": "fields"}
 MAX_COUNT = 2**63 - 1
@@ -48,11 +50,11 @@ class Store:
         """Set `key`; ttl: seconds until it is forgotten."""
         name = self._name(key, scope)
         text = _json(value, f"store key {key!r}")
-        self._write(StoreOp("set", name, text, ttl=_ttl(ttl, key)), ("value", text))
+        self._write(_op("set", name, text, ttl=_ttl(ttl, key)), ("value", text))
 
     def delete(self, key: str, *, scope: str = "") -> None:
         """Forget `key`."""
-        self._write(StoreOp("delete", self._name(key, scope)), ("none", None))
+        self._write(_op("delete", self._name(key, scope)), ("none", None))
 
     def incr(self, key: str, by: int = 1, *, scope: str = "", ttl: float | None = None) -> int:
         """Add `by` to a counter and return the sum; ttl (seconds) counts from the counter's first use.
@@ -71,7 +73,7 @@ class Store:
         total: int = before + by
         if abs(total) > MAX_COUNT:
             raise StoreError(f"store key {key!r}: a counter stays within ±{MAX_COUNT}, {before} + {by} does not")
-        self._write(StoreOp("incr", name, str(by), ttl=_ttl(ttl, key)), ("value", str(total)))
+        self._write(_op("incr", name, str(by), ttl=_ttl(ttl, key)), ("value", str(total)))
         return total
 
     def append(self, key: str, value: Any, *, scope: str = "", keep: int = 200, ttl: float | None = None) -> None:
@@ -80,7 +82,7 @@ class Store:
         text = _json(value, f"store key {key!r}")
         if not _whole(keep) or keep < 1:
             raise StoreError(f"store key {key!r}: keep is a whole number from 1 up, got {keep!r}")
-        op = StoreOp("append", name, text, ttl=_ttl(ttl, key), keep=keep)
+        op = _op("append", name, text, ttl=_ttl(ttl, key), keep=keep)
         self._write(op, ("list", [*(self._read_as("list", name, key) or []), text][-keep:]))
 
     def items(self, key: str, *, scope: str = "", last: int | None = None) -> list[Any]:
@@ -97,7 +99,7 @@ class Store:
             raise StoreError(f"store key {key!r}, field {field!r}: a field is text without NUL or lone surrogates")
         text = _json(value, f"store key {key!r}, field {field!r}")
         fields = self._read_as("hash", name, key) or {}
-        self._write(StoreOp("put", name, text, field=field), ("hash", {**fields, field: text}))
+        self._write(_op("put", name, text, field=field), ("hash", {**fields, field: text}))
 
     def fields(self, key: str, *, scope: str = "") -> dict[str, Any]:
         """Return the fields of a mapping."""
@@ -138,6 +140,12 @@ class Store:
             return
         step.writes.append(op)
         step.overlay[op.key] = seen
+
+
+def _op(kind: str, name: str, value: str = "", **options: Any) -> StoreOp:
+    from lumia.ports import StoreOp  # the ports cost more to import than all the rest of the public names
+
+    return StoreOp(kind, name, value, **options)
 
 
 def _transport(step: StepContext | None) -> Any:

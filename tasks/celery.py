@@ -12,9 +12,8 @@ from celery import Celery, signals
 
 from lumia.errors import LumiaError
 from lumia.journal import described
+from lumia.marks import DEFAULT_QUEUE, PRIORITIES
 from lumia.paths import find_root
-from lumia.ports import PRIORITIES
-from lumia.routes import DEFAULT_QUEUE
 from tasks.backend import redis_url
 from tasks.queues import SEPARATOR, LumiaAMQP, queue
 from tasks.worker import LumiaWorker, StepFailed, is_prefork
@@ -58,7 +57,7 @@ app.conf.update(
         "health_check_interval": 10,
         "client_name": "lumia-celery",
     },
-    broker_pool_limit=2,
+    broker_pool_limit=32,  # Flower's inspections hold several at once and deadlock on a small pool
     beat_scheduler="tasks.beat:LumiaScheduler",
     beat_schedule_filename=os.path.join(ROOT, "data", "run", "beat"),
     beat_max_loop_interval=5,

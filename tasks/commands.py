@@ -15,6 +15,7 @@ from lumia.marks import command
 from tasks.supervise import client, status, up
 from tasks.supervise.folders import Folders
 from tasks.supervise.plan import UpOptions
+from tasks.supervise.service import queues_of
 from tasks.supervise.state import UpState
 
 
@@ -162,7 +163,7 @@ def worker_list(
 
 def _queues(words: tuple[str, ...]) -> list[str]:
     """Return the queues a worker's command line names; none means all shared ones."""
-    return words[words.index("-Q") + 1].split(",") if "-Q" in words else []
+    return list(queues_of(words))
 
 
 def _announce(state: UpState) -> None:

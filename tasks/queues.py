@@ -9,7 +9,7 @@ from celery import Celery
 from celery.app.amqp import AMQP, Queues
 from kombu import Exchange, Queue
 
-from lumia.ports import PRIORITIES
+from lumia.marks import PRIORITIES
 
 SEPARATOR = ":"
 PRIVATE_PREFIX = "adapter."

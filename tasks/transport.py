@@ -214,7 +214,9 @@ class RedisTransport:
             ) from error
         if record is not None:
             return record
-        raise RunTimeoutError(f"run {run_id} has not ended within {timeout:g} s; look at it with `lumia runs`")
+        raise RunTimeoutError(
+            f"run {run_id} has not ended within {timeout:g} s; it goes on: wait longer, or see Flower"
+        )
 
     def _awaited(self, run_id: str, end: float) -> RunRecord | None:
         pubsub: Any = self.redis.pubsub  # untyped in redis-py

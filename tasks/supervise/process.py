@@ -124,6 +124,13 @@ class Child:
         self.enter("restarting")
         return wait
 
+    def succeed(self) -> None:
+        """Forget a process that left of its own accord; its successor starts at once and no death is counted."""
+        self._reap()
+        self.restarts += 1
+        self.next_start = time.monotonic()
+        self.enter("restarting")
+
     def signal(self, how: signal.Signals) -> None:
         """Send a signal to the process itself; its own children are its business."""
         if self._process is not None and self.ended() is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tasks.supervise.account import Account
@@ -38,3 +38,13 @@ class Service:
     grace: float = 10.0
     orphan: signal.Signals = signal.SIGKILL
     stage: int = 0
+
+    @property
+    def queues(self) -> tuple[str, ...]:
+        """The queues a worker was given; none means all shared ones."""
+        return queues_of(self.command)
+
+
+def queues_of(words: Sequence[str]) -> tuple[str, ...]:
+    """Return the queues that a worker's command line names; none means all shared ones."""
+    return tuple(words[words.index("-Q") + 1].split(",")) if "-Q" in words else ()

@@ -21,6 +21,8 @@ from tasks.supervise.process import Child
 from tasks.supervise.service import Service
 from tasks.supervise.state import UpState, write_state
 
+HUNG = 70
+"""Exit code of a worker that leaves because too many of its threads hang."""
 START_TRIES = 3
 """Deaths of an essential service before it was ever ready after which `up` gives up."""
 EXTRA_WAIT = 30.0
@@ -28,6 +30,7 @@ EXTRA_WAIT = 30.0
 _PULSE, _HOUSEKEEPING = 0.1, 5.0
 _SECOND_THOUGHT = 1.0
 """Seconds within which two signals are one wish: Ctrl-C under `make` reaches us twice."""
+_REASONS_TO_LEAVE = {0: "it was asked to, or had had its time", HUNG: "its threads hung"}
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 Say = Callable[[str], None]
@@ -110,7 +113,7 @@ class Supervisor:
     def _look_after(self, child: Child) -> None:
         code = child.ended()
         if code is not None:
-            self._mourn(child, f"ended with {_ending(code)}")
+            self._replace(child, code)
         elif child.state in ("waiting", "restarting"):
             if time.monotonic() >= child.next_start and self._may_start(child):
                 self._start(child)
@@ -140,6 +143,16 @@ class Supervisor:
         if hopeless and not child.was_ready:
             raise SupervisorError(f"{child.name} {how} {child.deaths} times: {words}; see {child.log}")
         self._say(f"{child.name}{pid} {how}; starting it again in {wait:g} s; its last line: {words}")
+
+    def _replace(self, child: Child, code: int) -> None:
+        """Start a successor: at once for a worker that had worked and left of its own accord, else after a pause."""
+        why = _REASONS_TO_LEAVE.get(code)
+        if why is None or child.service.kind != "worker" or child.state not in ("ready", "unresponsive"):
+            self._mourn(child, f"ended with {_ending(code)}")
+            return
+        pid = child.pid
+        child.succeed()
+        self._say(f"{child.name} (pid {pid}) left because {why} (exit code {code}); starting it again at once")
 
     def _overdue(self, child: Child) -> None:
         limit = child.service.start_timeout
@@ -203,6 +216,10 @@ class Supervisor:
             raise SupervisorError(f"no worker is called {name!r}; running: {known}")
         if len(workers) == 1:
             raise SupervisorError(f"{name!r} is the last worker, without it no message is answered; add another first")
+        if not child.service.queues and all(one.service.queues for one in workers if one is not child):
+            raise SupervisorError(
+                f"{name!r} is the last worker of the shared queues, without it they wait; add one without --queues first"
+            )
         self._children.remove(child)
         child.signal(child.service.stop)
         child.enter("stopping")
