@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Function)
 
 
+MAX_LANE_DELAY = 60.0
+"""Seconds an attached child may be delayed inside a lane, which waits for it: pauses within a reply, not reminders."""
+
+
 class Decorator(Protocol):
     """Marks a function and returns it unchanged, so its type stays what it was."""
 
@@ -86,6 +90,8 @@ def _request(bot: Any, run_id: str, flow: str, id: str, content: Box[Any], optio
     check_name("id", id)
     require(content, f"start({id!r})")
     plan = bot.table.index.plan(flow, id)
+    if flow == "pipe" and not plan.steps:
+        bot.log.warning("start(%r): nothing handles this pipeline; the run ends at once", id)
     if content.is_arc:
         _check_inline(bot, id, plan, options)
     wire = "" if content.is_arc else content.dump(bot.secret)
@@ -150,6 +156,11 @@ def _buffer(step: StepContext, flow: str, id: str, content: Box[Any], options: _
         raise LaneError(
             f"{step.step.handler} runs in lane {claim.key!r} and starts {id!r} in lane {options.key!r}: two runs could "
             "wait for each other's lane; pass detach=True, or leave key out to stay in this lane"
+        )
+    if claim.key and options.delay > MAX_LANE_DELAY and not options.detach:
+        raise LaneError(
+            f"{step.step.handler} starts {id!r} in {options.delay:g} s, and its lane {claim.key!r} would wait for it; "
+            f"pass detach=True for delays over {MAX_LANE_DELAY:g} s"
         )
     run_id = child_id(claim.run_id, claim.step, step.ordinal())
     base = _request(step.runtime, run_id, flow, id, content, options)

@@ -151,8 +151,14 @@ class Executor:
     def _run(self, claim: Claim, step: PlanStep, arc: Box[Any] | None, *, behind: bool) -> _Result:
         plugin = step.handler.partition(".")[0]
         context = StepContext(self._bot, claim, step, plugin)
+        if claim.overdue >= step.retry.attempts:
+            limit = step.timeout or self._bot.limits.step_timeout
+            late = (
+                f"hung: not done within its {limit:g} s, tried {claim.overdue} time{'s' if claim.overdue > 1 else ''}"
+            )
+            return _Result(Raised(late, permanent=True), context, trace=late)
         if claim.attempt > max(step.retry.attempts, self._bot.limits.max_attempts):
-            lost = f"given up before try {claim.attempt}: every try before it hung or was lost with its worker"
+            lost = f"given up before try {claim.attempt}: the tries before it were lost with their workers, or hung"
             return _Result(Raised(lost, permanent=True), context, trace=lost)
         if behind:
             late = f"handed back {claim.handbacks} times: {_behind(step)}; restart the workers that are behind"
@@ -177,6 +183,8 @@ class Executor:
         except (KeyboardInterrupt, SystemExit) as error:
             # Ctrl-C reaches the main thread only; elsewhere it is a handler that raises.
             if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
+                raise
+            if _is_told_to_end(error):
                 raise
             text = f"{context.step.handler} tried to exit the process: {described(error)}"
             return _failed(context, FlowError(text))
@@ -231,7 +239,9 @@ class Executor:
         return follower.queue == step.queue and not follower.hard and not step.hard
 
     def _entry(self, claim: Claim, step: PlanStep, done: _Result, record: StepRecord) -> JournalEntry:
-        detail = dict(done.context.notes)
+        redact = self._bot.redact
+        notes = done.context.notes.items()
+        detail = {name: redact(note) if isinstance(note, str) else note for name, note in notes}
         if done.trace:
             detail["trace"] = done.trace
         if claim.cause:
@@ -250,6 +260,11 @@ class Executor:
             claim.run_id, claim.step, step.handler, claim.id, claim.key, reason, claim.attempt, claim.box,
             self._bot.clock.now(), claim.root_id,
         )  # fmt: skip
+
+
+def _is_told_to_end(error: BaseException) -> bool:
+    """Tell whether a process pool is ending this process; the step is then taken over like any lost worker's."""
+    return isinstance(error, SystemExit) and isinstance(error.code, int) and error.code < 0
 
 
 def _returned(context: StepContext, returned: Any) -> Box[Any] | None:

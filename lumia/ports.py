@@ -72,6 +72,7 @@ class Claim:
     retry_of: str = ""
     arc: bool = False
     handbacks: int = 0
+    overdue: int = 0
 
 
 @dataclass(frozen=True)

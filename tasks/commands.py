@@ -5,18 +5,24 @@ from __future__ import annotations
 import json
 import sys
 import threading
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Annotated, Any
 
 import typer
 
 from lumia import paths
+from lumia.errors import SupervisorError
 from lumia.marks import command
 from tasks.supervise import client, status, up
 from tasks.supervise.folders import Folders
 from tasks.supervise.plan import UpOptions
+from tasks.supervise.reported import as_lines, reported
 from tasks.supervise.service import queues_of
 from tasks.supervise.state import UpState
+
+LAST_PORT = 65532
+"""The highest first one of four ports in a row."""
 
 
 @command("up", help="Start the whole bot on this machine: broker, database, worker, beat, gateway and Flower.")
@@ -26,7 +32,11 @@ def up_command(
     ] = False,
     no_flower: Annotated[bool, typer.Option("--no-flower", help="Leave Flower out.")] = False,
     no_postgres: Annotated[bool, typer.Option("--no-postgres", help="Leave the database out.")] = False,
-    port: Annotated[int, typer.Option(help="First of four ports in a row: gateway, Flower, Redis, Postgres.")] = 0,
+    port: Annotated[
+        int,
+        int,
+        typer.Option(min=0, max=LAST_PORT, help="First of four ports in a row: gateway, Flower, Redis, Postgres."),
+    ] = 0,
 ) -> int:
     """Start the bot of this folder and show where it answers; Ctrl-C drains and ends it.
 
@@ -54,7 +64,7 @@ def up_command(
 
 @command("down", help="Stop the bot that was started in this bot root.")
 def down_command(
-    timeout: Annotated[float, typer.Option(help="Seconds to drain before it is hurried, then killed.")] = 60.0,
+    timeout: Annotated[float, typer.Option(min=0.0, help="Seconds to drain before it is hurried, then killed.")] = 60.0,
 ) -> int:
     """Drain and end the running bot of this folder, however it was started; fine when none runs.
 
@@ -78,6 +88,8 @@ def status_command(
         _print(state.as_dict())
     elif state.services:
         status.show(state, sys.stdout)
+        for line in as_lines(reported(state.redis_url)):
+            _note(line)
     else:
         _note("this bot isn't up; start it with `lumia up`")
     return 0 if state.ready else 1
@@ -122,6 +134,7 @@ def worker_add(
         "concurrency": concurrency,
         "name": name,
     }
+    _check_worker(wanted)
     added = client.add_worker(paths.find_root(), wanted)
     if as_json:
         _print(added)
@@ -130,10 +143,21 @@ def worker_add(
     return 0
 
 
+def _check_worker(wanted: Mapping[str, Any]) -> None:
+    """Raise a usage error for options that no worker can have; the name that is chosen later is fine."""
+    from tasks.supervise.services import WorkerOptions
+
+    name, queues = wanted["name"] or "worker", tuple(wanted["queues"])
+    try:
+        WorkerOptions(name, queues, wanted["pool"], wanted["concurrency"]).checked()
+    except SupervisorError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
 @command("worker remove", help="Drain and stop a worker that was added.")
 def worker_remove(
     name: Annotated[str, typer.Argument(help="Its name, see `lumia worker list`.", metavar="NAME")],
-    timeout: Annotated[float, typer.Option(help="Seconds to wait for its end.")] = 60.0,
+    timeout: Annotated[float, typer.Option(min=0.0, help="Seconds to wait for its end.")] = 60.0,
 ) -> int:
     """End a worker after the steps it is executing; what waits in its queues stays there.
 

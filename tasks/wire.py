@@ -103,10 +103,10 @@ def parse_dead_letter(text: bytes) -> DeadLetter:
 
 def claim(reply: Sequence[bytes], plan: Plan) -> Claim:
     """Return the claim of a script's reply, see `fields` in lib.lua."""
-    run_id, step, token, attempt, flow, id_, key, root, cause, priority, _, retry_of, arc, handbacks, box = (
+    run_id, step, token, attempt, flow, id_, key, root, cause, priority, _, retry_of, arc, handbacks, overdue, box = (
         (item or b"").decode() for item in reply[1:]
     )
     return Claim(
         run_id, int(step), int(token), int(attempt), flow, id_, key, root, cause, int(priority), plan, box,
-        retry_of=retry_of, arc=arc == "1", handbacks=int(handbacks or 0),
+        retry_of=retry_of, arc=arc == "1", handbacks=int(handbacks or 0), overdue=int(overdue or 0),
     )  # fmt: skip

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import os
+import signal
 from contextlib import suppress
 from typing import Any
 
@@ -36,6 +39,7 @@ class LumiaWorker:
         self._consumer: Any = None
         self._events: Any = None
         self._watch = Watch()
+        self._ailing: dict[str, int] = {}
         self._explicit = False
         self._served: set[str] = set()
 
@@ -74,8 +78,29 @@ class LumiaWorker:
             start_plugins(self.bot, plugins)
             if len(plugins.plugins) < before:
                 self._publish()
+        self._report_failures()
         self._keeper = Keeper(self.bot, self.transport, self._refresh, self._watch, slots)
         self._keeper.start()
+
+    def _report_failures(self) -> None:
+        """Tell `lumia status` and `lumia doctor` what failed to load; the newest worker's word counts."""
+        assert self.bot.plugins is not None
+        failures = self.bot.plugins.failures
+        key = f"{self.transport.prefix}failures"
+        if failures:
+            self.transport.redis.set(key, json.dumps([self.bot.redact(str(failure)) for failure in failures]))
+        else:
+            self.transport.redis.delete(key)
+        self._ailing = _stamps(self.bot, [failure.name for failure in failures if failure.stage == "config"])
+
+    def _leave_if_repaired(self) -> None:
+        """End when a settings file that kept a plugin from loading was changed: the next worker loads it."""
+        main = self._consumer is not None  # a prefork child would only be forked again from the same parent
+        if self._ailing and main and not self.bot.draining and _stamps(self.bot, list(self._ailing)) != self._ailing:
+            names = ", ".join(self._ailing)
+            self._ailing = {}
+            self.bot.log.warning("settings of %s were changed: this worker ends so that the next one loads them", names)
+            os.kill(os.getpid(), signal.SIGTERM)
 
     def ready(self, consumer: Any) -> None:
         """Remember the consumer whose queues can be changed and whose events are sent."""
@@ -138,6 +163,7 @@ class LumiaWorker:
         return table
 
     def _refresh(self) -> None:
+        self._leave_if_repaired()
         if self.transport.routes_number() == self.bot.table.number:
             return
         table = self.transport.routes()
@@ -167,6 +193,12 @@ def _single(worker: LumiaWorker, handler: str) -> Any:
         return run_id
 
     return run_alone
+
+
+def _stamps(bot: Runtime, plugins: list[str]) -> dict[str, int]:
+    """Return when the settings files of these plugins were last changed, 0 for an absent one."""
+    files = {name: bot.root / "config" / f"{name}.toml" for name in plugins}
+    return {name: file.stat().st_mtime_ns if file.exists() else 0 for name, file in files.items()}
 
 
 def is_prefork(pool: Any) -> bool:

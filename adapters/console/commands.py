@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from typing import Annotated
 
@@ -17,7 +18,7 @@ GOOD = ("done", "stopped", "blocked")
 @lumia.command("send", help="Send one message to the running bot")
 def send(
     text: Annotated[str, "What to say; - reads it from stdin."],
-    group: Annotated[str, "Say it in this group; without it, in the sender's private chat."] = "",
+    group: Annotated[str | None, "Say it in this group; without it, in the sender's private chat."] = None,
     sender: Annotated[str, "Who says it."] = "you",
     wait: Annotated[bool, "Wait until the message has gone all its way, and print the replies."] = False,
     timeout: Annotated[float, "How long --wait waits, in seconds."] = 30.0,
@@ -34,6 +35,10 @@ def send(
     said = sys.stdin.read() if text == "-" else text
     if not said.strip() or not sender.strip():
         return _usage("TEXT and --sender have at least one character that is not a space")
+    if group is not None and not group.strip():
+        return _usage("--group has at least one character that is not a space; leave it out for the private chat")
+    if not 0 < timeout < math.inf:
+        return _usage(f"--timeout is a number of seconds above 0, got {timeout:g}")
     run_id = submit(_chat(group, sender), sender, said, message_id or lumia.system.new_id())
     if wait:
         return _report(run_id, timeout, as_json=json_)
@@ -62,7 +67,7 @@ def chat(
     return talk.by_hand(history) if sys.stdin.isatty() else talk.piped(sys.stdin)
 
 
-def _chat(group: str, sender: str) -> Chat:
+def _chat(group: str | None, sender: str) -> Chat:
     return Chat("group", group) if group else Chat("private", sender)
 
 

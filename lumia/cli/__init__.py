@@ -1,7 +1,8 @@
 """The `lumia` command: commands of the core, and those that plugins and the backend contribute.
 
-Data goes to stdout, everything else to stderr; exit codes are 0 (ok), 1 (failed) and 2 (usage). An expected failure is
-one line `error: …`; `LUMIA_DEBUG=1` shows the traceback. typer and rich are imported in this package only.
+Data goes to stdout, everything else to stderr; exit codes are 0 (ok), 1 (failed), 2 (usage) and 130 (Ctrl-C). An
+expected failure is one line `error: …`; `LUMIA_DEBUG=1` shows the traceback. typer and rich are imported in this package
+only.
 """
 
 from __future__ import annotations
@@ -9,9 +10,22 @@ from __future__ import annotations
 import os
 import sys
 
+INTERRUPTED = 130
+"""Exit code after Ctrl-C: 128 and the signal's number, as shells count it."""
+
 
 def main() -> None:
     """Run the command that `sys.argv` names and end the process with its exit code."""
+    try:
+        _run()
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+    except SystemExit as ended:
+        # typer turns Ctrl-C into its own Abort, and that into exit code 1.
+        sys.exit(INTERRUPTED if type(ended.__context__).__name__ == "Abort" else ended.code)
+
+
+def _run() -> None:
     from lumia.cli import output
     from lumia.cli.app import build
     from lumia.errors import LumiaError

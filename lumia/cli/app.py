@@ -86,18 +86,20 @@ def _mount(app: typer.Typer, groups: dict[str, typer.Typer], command: Contribute
     taken = (parent or leaf) in CORE
     if taken:
         return [f"{command.source} offers `lumia {command.name}`, which is a command of the core; the core's stays"]
-    group = _parent(app, groups, parent)
+    group = _parent(app, groups, parent, leaf)
     group.command(leaf, cls=Verbatim, help=command.help)(_stand_in(command))
     return []
 
 
-def _parent(app: typer.Typer, groups: dict[str, typer.Typer], path: str) -> typer.Typer:
+def _parent(app: typer.Typer, groups: dict[str, typer.Typer], path: str, first: str) -> typer.Typer:
+    """Return the group at `path`, made when it is new; first: a command in it, for its example."""
     if not path:
         return app
     if path not in groups:
         above, _, leaf = path.rpartition(" ")
-        groups[path] = _group(f"Subcommands: see `lumia {path} --help`.")
-        _parent(app, groups, above).add_typer(groups[path], name=leaf)
+        example = f"\b\nExample:\n  lumia {path} {first} --help"
+        groups[path] = _group(f"Commands that begin with `lumia {path}`.", epilog=example)
+        _parent(app, groups, above, leaf).add_typer(groups[path], name=leaf)
     return groups[path]
 
 

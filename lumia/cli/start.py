@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import math
 import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lumia.cli import output
-from lumia.errors import LumiaError
+from lumia.errors import LumiaError, RunTimeoutError
+from lumia.marks import MAX_NAME, is_name
 
 if TYPE_CHECKING:
     from lumia.routes import RouteIndex
@@ -30,7 +32,7 @@ def start(
     event: Annotated[bool, typer.Option("--event", help="Start an event instead of a pipeline.")] = False,
     key: Annotated[str, typer.Option(help="Lane: runs of one key are served in order, one at a time.")] = "",
     wait: Annotated[bool, typer.Option("--wait", help="Wait until the run and all it caused have ended.")] = False,
-    timeout: Annotated[float, typer.Option(metavar="SECONDS", min=0.0, help="How long --wait waits.")] = 30.0,
+    timeout: Annotated[float, typer.Option(metavar="SECONDS", help="How long --wait waits.")] = 30.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Start a run and print its id, or with --wait its replies.
@@ -44,30 +46,57 @@ def start(
     import lumia
     from lumia.cli.opened import opened
 
+    check_options(timeout, key)
     content = parse_body(sys.stdin.buffer.read() if body == "-" else body)
     with opened() as bot:
         check_known(bot.routes, "event" if event else "pipe", id)
         flow = lumia.event if event else lumia.pipe
         run_id = flow.start(id=id, content=lumia.Box.any(content), key=key or None)
         if wait:
-            show(lumia.runs.wait(run_id, timeout), as_json)
+            show(ended(run_id, timeout, as_json), as_json)
         elif as_json:
             output.data({"run_id": run_id})
         else:
             output.text(run_id)
 
 
+def check_options(timeout: float, key: str) -> None:
+    """Raise `typer.BadParameter` for a time that is no time, or a key that can't name a lane."""
+    if not 0 < timeout < math.inf:
+        raise typer.BadParameter(f"{timeout:g} is no number of seconds above 0", param_hint="--timeout")
+    if key and not is_name(key):
+        raise typer.BadParameter(f"use 1 to {MAX_NAME} printable characters", param_hint="--key")
+
+
+def ended(run_id: str, timeout: float, as_json: bool) -> RunResult:
+    """Wait for the run and return its result; one that has not ended is printed as far as it is known.
+
+    Raises `RunTimeoutError` then.
+    """
+    import lumia
+
+    try:
+        return lumia.runs.wait(run_id, timeout)
+    except RunTimeoutError:
+        so_far = lumia.runs.result(run_id) if as_json else None
+        if so_far is not None:
+            output.data(so_far.as_dict())
+        raise
+
+
 def parse_body(text: str | bytes) -> Any:
     """Return the JSON value of `text`; anything else is a usage error that names the position."""
     try:
         decoded = text.decode() if isinstance(text, bytes) else text
-        return json.loads(decoded, parse_constant=_no_constant)
+        return json.loads(decoded, parse_constant=_no_constant, parse_float=_finite, parse_int=_whole)
     except json.JSONDecodeError as error:
         where = f"line {error.lineno} column {error.colno}"
         raise _unusable(f"not JSON at {where}: {error.msg}; text needs quotes of its own: '\"hello\"'") from None
     except UnicodeDecodeError as error:
         raise _unusable(f"byte {error.start} is not UTF-8") from None
-    except (RecursionError, ValueError) as error:
+    except RecursionError:
+        raise _unusable("not usable JSON: nested too deeply; a few hundred levels are fine") from None
+    except ValueError as error:
         raise _unusable(f"not JSON: {error}") from None
 
 
@@ -77,6 +106,23 @@ def _unusable(why: str) -> typer.BadParameter:
 
 def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is no JSON value; use null")
+
+
+def _finite(text: str) -> float:
+    if math.isinf(number := float(text)):
+        raise ValueError(f"{_short(text)} is too large for a number; write it as text")
+    return number
+
+
+def _whole(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError(f"{_short(text)} is too long a number ({len(text)} digits); write it as text") from None
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 20 else f"{text[:20]}…"
 
 
 def check_known(routes: RouteIndex, flow: str, id: str) -> None:

@@ -60,7 +60,7 @@ for _, child in ipairs(children) do
 end
 
 if op == 'next' then
-  change('x', c.nx, 'h', c.h, 'l', c.l, 'm', c.m, 'to', c.to, 'B', 0)
+  change('x', c.nx, 'h', c.h, 'l', c.l, 'm', c.m, 'to', c.to, 'B', 0, 'O', 0)
   if c.fuse == 1 then
     change('a', 1)
     redis.call('ZADD', P .. 'claims', clock() + c.to, c.r)

@@ -144,12 +144,12 @@ end
 
 -- The answer to a claim: everything the executor needs. A committed, foreign or younger message gets nothing.
 local function fields(id)
-  return redis.call('HMGET', runkey(id), 'x', 't', 'a', 'n', 'i', 'k', 'o', 'c', 'p', 'd', 'R', 'A', 'B')
+  return redis.call('HMGET', runkey(id), 'x', 't', 'a', 'n', 'i', 'k', 'o', 'c', 'p', 'd', 'R', 'A', 'B', 'O')
 end
 
 local function taken(id)
   local f = fields(id)
-  return {'claimed', id, f[1], f[2], f[3], f[4], f[5], f[6], f[7], f[8], f[9], f[10], f[11], f[12], f[13],
+  return {'claimed', id, f[1], f[2], f[3], f[4], f[5], f[6], f[7], f[8], f[9], f[10], f[11], f[12], f[13], f[14],
     redis.call('GET', boxkey(id)) or ''}
 end
 

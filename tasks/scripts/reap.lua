@@ -21,6 +21,7 @@ local function lost(id, worker, why)
   tell(why == 'dead' and DEAD or OVERDUE, id .. ' ' .. worker .. ' ' .. why)
   if f[3] then return bury(id, 'cancelled', f[3], keep, limit) end
   if f[2] == '1' then return bury(id, 'failed', 'arc lost', keep, limit, ARC[why]) end
+  if why == 'overdue' then redis.call('HINCRBY', runkey(id), 'O', 1) end
   push(id)
 end
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from lumia.errors import LumiaError, SupervisorError
@@ -11,6 +11,7 @@ from tasks.supervise.bot_report import bot_report
 from tasks.supervise.findings import Finding, fail, ok, risk
 from tasks.supervise.folders import Folders
 from tasks.supervise.ports import is_free, owner
+from tasks.supervise.reported import reported
 from tasks.supervise.settings import Settings
 from tasks.supervise.state import UpState
 
@@ -23,7 +24,7 @@ def check_bot(base: Path, root: Path, settings: Settings, state: UpState | None)
     yield _root(root)
     yield _secret(root)
     yield from _ports(settings, state)
-    yield from _contents(base, root)
+    yield from _contents(base, root, reported(state.redis_url) if state is not None else [])
 
 
 def _base(base: Path) -> Finding:
@@ -77,7 +78,8 @@ def _ports(settings: Settings, state: UpState | None) -> Iterator[Finding]:
         yield ok("ports", ", ".join(str(port) for _, port, _ in wanted) + " are free")
 
 
-def _contents(base: Path, root: Path) -> Iterator[Finding]:
+def _contents(base: Path, root: Path, seen: Sequence[str]) -> Iterator[Finding]:
+    """Yield what the files show. seen: the plugin failures that the running worker reports."""
     report = bot_report(base, root)
     for text in report.errors:
         yield fail("bot", text, "correct it; the bot can't be opened")
@@ -87,7 +89,7 @@ def _contents(base: Path, root: Path) -> Iterator[Finding]:
         yield risk("config", text, "correct the file")
     if not (report.errors or report.config or report.config_warnings):
         yield ok("config", f"the files in {root / 'config'} are valid")
-    for text in report.plugins:
+    for text in dict.fromkeys((*report.plugins, *seen)):
         yield risk("plugins", text, "correct or disable it ([plugins] disabled); the others run")
     for text in report.plugin_warnings:
         yield risk("plugins", text, "see docs/plugins.md")

@@ -119,6 +119,8 @@ def _wait_ready(folders: Folders, process: subprocess.Popen[bytes], say: Say) ->
             if state.announced:
                 return state
         time.sleep(0.05)
+    if process.returncode in (0, -signal.SIGTERM):
+        raise SupervisorError("ended by `lumia down` while starting")
     lines = last_lines(folders.log(OWN_LOG), 5)
     raise SupervisorError(_reason(lines) or f"the supervisor ended with exit code {process.returncode}")
 

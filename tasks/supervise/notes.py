@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from lumia.errors import BackendUnavailableError
 from tasks.supervise.bot_report import BotReport, bot_report
+from tasks.supervise.reported import as_lines, reported
 from tasks.supervise.resp import connect, info
 from tasks.supervise.state import UpState
 
@@ -14,7 +15,7 @@ from tasks.supervise.state import UpState
 def notes(base: Path, root: Path, state: UpState) -> list[str]:
     """Return lines about models without a provider, plugins that don't load, and a broker that forgets."""
     report = bot_report(base, root)
-    return [*_of_models(report), *_of_bot(report), *_of_redis(state)]
+    return [*_of_models(report), *_of_bot(report, reported(state.redis_url)), *_of_redis(state)]
 
 
 def _of_models(report: BotReport) -> Iterator[str]:
@@ -28,9 +29,12 @@ def _of_models(report: BotReport) -> Iterator[str]:
     yield from (f"warning: model of {problem}" for problem in report.models)
 
 
-def _of_bot(report: BotReport) -> Iterator[str]:
+def _of_bot(report: BotReport, seen: Sequence[str]) -> Iterator[str]:
+    """Warn about what the files show and the worker has not `seen`; what it has seen is told as it tells it."""
+    yield from as_lines(seen)
     for problem in (*report.errors, *report.config, *report.plugins):
-        yield f"warning: {problem}; see `lumia doctor`"
+        if problem not in seen:
+            yield f"warning: {problem}; see `lumia doctor`"
 
 
 def _of_redis(state: UpState) -> Iterator[str]:

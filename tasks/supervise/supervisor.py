@@ -218,7 +218,7 @@ class Supervisor:
             raise SupervisorError(f"{name!r} is the last worker, without it no message is answered; add another first")
         if not child.service.queues and all(one.service.queues for one in workers if one is not child):
             raise SupervisorError(
-                f"{name!r} is the last worker of the shared queues, without it they wait; add one without --queues first"
+                f"{name!r} is the last worker of the shared queues, nobody else serves them; add one like it first"
             )
         self._children.remove(child)
         child.signal(child.service.stop)

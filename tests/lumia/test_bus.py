@@ -353,3 +353,15 @@ def test_schedules_and_built_in_ticks_are_in_the_published_table(tmp_path: Path)
         assert (mine.expression, mine.tz, mine.missed) == ("*/10 8-22 * * *", "UTC", "skip")
         assert bot.event("cron.at.test.often", {"schedule": mine.name, "due": 60}).outcome == "done"
         assert lumia.store.of("test").get("due") == 60
+
+
+def test_a_long_delay_inside_a_lane_is_refused_because_the_lane_would_wait() -> None:
+    def remind(content: lumia.Box[Any]) -> None:
+        lumia.event.start("later", content, delay=content.into()["delay"], detach=content.into()["detach"])
+
+    marked = lumia.pipe.on("remind")(remind)
+    with Bot(marked) as bot:
+        refused = bot.start("remind", {"delay": 3600, "detach": False}, key="group")
+        assert refused.outcome == "failed" and "detach=True" in refused.reason
+        assert bot.start("remind", {"delay": 5, "detach": False}, key="other").reason == ""
+        assert bot.start("remind", {"delay": 3600, "detach": True}, key="third").outcome == "done"

@@ -42,7 +42,7 @@ def test_dependencies_come_first_and_names_decide_the_rest() -> None:
 def test_a_missing_dependency_is_named_with_the_way_to_get_it() -> None:
     selection = chosen(found("alpha", dependencies={"beta": ""}))
     assert accepted(selection) == []
-    assert reason(selection, "alpha") == "alpha needs beta, which is not installed; install it with `pkg -S beta`"
+    assert reason(selection, "alpha") == "alpha needs beta, which is not installed; put it into plugins/beta"
 
 
 def test_a_rejected_dependency_is_reported_as_a_chain() -> None:

@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,9 +35,9 @@ class ToyPlan(Plan):
 
     def make_worker(self, args: Mapping[str, Any]) -> Service:
         """Return a toy worker."""
-        return toy(
-            self.folders.root, str(args["name"]), str(args.get("pool") or "steady"), kind="worker", essential=False
-        )
+        name, mode, queues = str(args["name"]), str(args.get("pool") or "steady"), args.get("queues")
+        service = toy(self.folders.root, name, mode, kind="worker", essential=False)
+        return replace(service, command=(*service.command, "-Q", ",".join(queues))) if queues else service
 
 
 def toy(root: Path, name: str, mode: str, *, stage: int = 0, kind: str = "toy", essential: bool = True) -> Service:

@@ -1,7 +1,7 @@
 """A process for tests of the supervisor: it says that it lives, and how it ended.
 
 `toy_service.py FOLDER NAME MODE`; MODE is steady, stubborn (ignores SIGTERM), failing (ends at once) or forking (has a
-child of its own in its group).
+child of its own in its group). SIGUSR1 lets it leave with exit code 70, SIGUSR2 with 0.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ if mode == "failing":
     sys.stdout.write(f"{name} has no luck\n")
     sys.exit(3)
 signal.signal(signal.SIGTERM, end)
+signal.signal(signal.SIGUSR1, lambda *_: os._exit(70))
+signal.signal(signal.SIGUSR2, lambda *_: os._exit(0))
 if mode == "forking" and (child := os.fork()) == 0:
     (folder / f"{name}.child").write_text(str(os.getpid()))
     signal.signal(signal.SIGTERM, signal.SIG_IGN)

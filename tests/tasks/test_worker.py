@@ -8,12 +8,15 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from celery import Celery as CeleryApp
 
 import lumia
 from lumia.paths import base
 from lumia.runtime import Runtime
+from tasks.supervise.ports import free_port
+from tasks.transport import RedisTransport
 from tests.support.wait import until
 from tests.support.workers import bot_root, celery, worker, write_plugin
 
@@ -164,3 +167,52 @@ def test_without_a_broker_the_command_says_so_in_one_line(root: Path) -> None:
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=30)
     assert done.returncode != 0
     assert "lumia up" in done.stderr and "Traceback" not in done.stderr
+
+
+SETTINGS = '[limit]\ntype = "int"\ndefault = 3\nmin = 0\ndescription = "How many"\n'
+
+
+def test_a_plugin_with_a_bad_setting_is_reported_and_comes_back_when_the_file_is_repaired(
+    bot: Runtime, root: Path, url: str
+) -> None:
+    code = 'import lumia\n\n\n@lumia.pipe.on("set")\ndef setting(content: lumia.Box) -> None:\n    pass\n'
+    write_plugin(root, "fussy", code, config_schema="config-schema.toml")
+    (root / "plugins" / "fussy" / "config-schema.toml").write_text(SETTINGS)
+    (root / "config" / "fussy.toml").write_text("limit = -5\n")
+    assert isinstance(bot.transport, RedisTransport)
+    redis: Any = bot.transport.redis
+    with worker(root, url) as running:
+        assert "fussy" in until(lambda: redis.get("lumia:failures"), timeout=10).decode()
+        (root / "config" / "fussy.toml").write_text("limit = 5\n")
+        assert running.process.wait(timeout=20) == 0
+    with worker(root, url, name="next"):
+        assert redis.get("lumia:failures") is None
+        run = lumia.pipe.start("set", lumia.Box.any(1))
+        assert [step.handler for step in lumia.runs.wait(run, 20).steps] == ["fussy.setting"]
+
+
+def test_flower_lists_every_step_by_its_handlers_name(bot: Runtime, root: Path, url: str) -> None:
+    port = free_port()
+    args = ["--address=127.0.0.1", f"--port={port}"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FLOWER_UNAUTHENTICATED_API", "true")
+        with celery(root, url, "flower", *args, name="flower") as flower, worker(root, url):
+            until(lambda: _flower(port, "/api/workers?refresh=1"), timeout=30, what="Flower sees the worker")
+            run = lumia.pipe.start("four", lumia.Box.any(1))
+            lumia.runs.wait(run, 20)
+            seen = until(lambda: _of(_flower(port, "/api/tasks"), run, 4), timeout=20, what="Flower lists four steps")
+            flower.kill()
+    assert sorted(task["name"] for task in seen) == [f"staged.stage{n}" for n in range(4)]
+    assert {task["state"] for task in seen} == {"SUCCESS"}
+
+
+def _flower(port: int, path: str) -> dict[str, Any]:
+    try:
+        return dict(httpx.get(f"http://127.0.0.1:{port}{path}", timeout=5).json())
+    except (httpx.HTTPError, ValueError):
+        return {}
+
+
+def _of(tasks: dict[str, Any], run: str, number: int) -> list[dict[str, Any]]:
+    found = [task for uuid, task in tasks.items() if uuid.startswith(run) and task["state"] == "SUCCESS"]
+    return found if len(found) == number else []

@@ -72,6 +72,15 @@ class TestSend:
     def test_saying_nothing_or_as_nobody_is_wrong_usage(self, text: str, sender: str) -> None:
         assert commands.send(text, sender=sender) == 2
 
+    @pytest.mark.parametrize("group", ["", "  "])
+    def test_a_group_without_a_name_is_wrong_usage(self, group: str, capsys: pytest.CaptureFixture[str]) -> None:
+        assert commands.send("hi", group=group) == 2
+        assert "--group" in capsys.readouterr().err
+
+    @pytest.mark.parametrize("timeout", [0.0, -1.0, float("nan"), float("inf")])
+    def test_a_time_that_is_no_time_is_wrong_usage(self, timeout: float) -> None:
+        assert commands.send("hi", wait=True, timeout=timeout) == 2
+
     def test_the_same_message_id_is_the_same_message(self, capsys: pytest.CaptureFixture[str]) -> None:
         for _ in range(2):
             commands.send("hello", group="lab", message_id="m1")

@@ -200,6 +200,41 @@ def test_wishes_about_workers_that_can_not_be_fulfilled_are_refused(bot_root: Pa
             client.remove_worker(bot_root, "worker", timeout=5)
 
 
+def test_the_last_worker_of_the_shared_queues_stays(bot_root: Path) -> None:
+    with toy_bot(bot_root, "worker=steady") as bot:
+        bot.wait_ready()
+        client.add_worker(bot_root, {"name": "heavy", "queues": ["heavy"]})
+        with pytest.raises(SupervisorError, match="the last worker of the shared queues"):
+            client.remove_worker(bot_root, "worker", timeout=5)
+        client.add_worker(bot_root, {"name": "second"})
+        assert client.remove_worker(bot_root, "worker", timeout=20)["drained"] is True
+        assert client.remove_worker(bot_root, "heavy", timeout=20)["drained"] is True
+
+
+@pytest.mark.parametrize(
+    "how, said",
+    [
+        (signal.SIGUSR1, "left because its threads hung (exit code 70); starting it again at once"),
+        (signal.SIGUSR2, "left because it was asked to, or had had its time (exit code 0); starting it again at once"),
+        (signal.SIGKILL, "ended with SIGKILL; starting it again in 0.5 s"),
+    ],
+)
+def test_a_worker_that_left_of_its_own_accord_is_back_at_once(bot_root: Path, how: signal.Signals, said: str) -> None:
+    with toy_bot(bot_root, "worker=steady") as bot:
+        bot.wait_ready()
+        first = bot.service("worker").pid
+        os.kill(first or 0, how)
+        until(lambda: bot.service("worker").pid not in (None, first) and bot.state.ready, what="the worker is back")
+        assert f"worker (pid {first}) {said}" in bot.log
+
+
+def test_a_service_that_is_no_worker_has_no_reason_to_leave(bot_root: Path) -> None:
+    with toy_bot(bot_root, "front=steady") as bot:
+        bot.wait_ready()
+        os.kill(bot.service("front").pid or 0, signal.SIGUSR2)
+        until(lambda: "ended with exit code 0; starting it again in 0.5 s" in bot.log, what="it is restarted late")
+
+
 def test_asking_a_bot_that_is_not_up_says_how_to_start_it(bot_root: Path) -> None:
     with pytest.raises(SupervisorError, match="start it with `lumia up`"):
         client.workers(bot_root)
