@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import threading
 import time
 from collections.abc import Callable
@@ -15,7 +13,7 @@ from lumia.errors import LumiaError
 from lumia.runtime import Runtime
 from tasks.queues import lists
 from tasks.transport import RedisTransport
-from tasks.watch import Watch
+from tasks.watch import Watch, leave_to_be_replaced
 
 BEAT_SECONDS = 1.0
 TTL_SECONDS = 5.0
@@ -107,7 +105,7 @@ class Keeper:
         back_for = time.monotonic() - self._away  # while Redis was away, steps waited for their commits
         if hung and len(hung) * 2 >= self._slots and back_for > TTL_SECONDS and not self._bot.draining:
             self._bot.log.error("%d threads hang (%s): this worker leaves to be replaced", len(hung), ", ".join(hung))
-            os.kill(os.getpid(), signal.SIGTERM)
+            leave_to_be_replaced()
 
     def _collect(self) -> None:
         if self._bot.blobs is not None:  # in a thread of its own: a slow disk must not hold up the heartbeat

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 from collections.abc import Callable
 from dataclasses import replace
@@ -66,7 +65,7 @@ def test_a_process_whose_slots_hang_leaves_to_be_replaced(
     make: Callable[..., Keeper], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sent: list[int] = []
-    monkeypatch.setattr(os, "kill", lambda pid, number: sent.append(number))
+    monkeypatch.setattr("tasks.keeper.leave_to_be_replaced", lambda: sent.append(signal.SIGTERM))
     make(watch=Hung("one"), slots=4)._turn()
     assert sent == []
     make(watch=Hung("one"), slots=1)._turn()
@@ -77,7 +76,7 @@ def test_steps_that_wait_for_their_commit_while_redis_is_away_do_not_hang(
     make: Callable[..., Keeper], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sent: list[int] = []
-    monkeypatch.setattr(os, "kill", lambda pid, number: sent.append(number))
+    monkeypatch.setattr("tasks.keeper.leave_to_be_replaced", lambda: sent.append(signal.SIGTERM))
     monkeypatch.setattr(keeper_module, "BEAT_SECONDS", 0.0)
     keeper = make(failing, watch=Hung("one", "two", "three", "four"))
     keeper._turn()

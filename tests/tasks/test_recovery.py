@@ -144,7 +144,7 @@ def test_a_step_that_kills_its_workers_ends_in_the_dead_letters(
                 if outcome(run):
                     break
         result = lumia.runs.wait(run, 20)
-    assert result.outcome == "failed" and "lost with its worker" in result.reason
+    assert result.outcome == "failed" and "lost with their workers" in result.reason
     assert [letter.run_id for letter in bot.transport.dead()] == [run]
 
 

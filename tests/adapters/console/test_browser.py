@@ -159,6 +159,7 @@ def test_on_a_phone_the_chats_slide_in(browser: Browser, site: Served) -> None:
     context = browser.new_context(viewport={"width": 360, "height": 640}, has_touch=True)
     phone = context.new_page()
     phone.goto(f"{site.url}/console")
+    expect(phone.get_by_text("connected", exact=True)).to_be_visible()
     expect(phone.get_by_role("button", name="New group")).to_be_hidden()
     phone.get_by_role("button", name="Open the chat list").click()
     expect(phone.get_by_role("button", name="New group")).to_be_in_viewport()
