@@ -21,6 +21,8 @@ from tasks.supervise.reported import as_lines, reported
 from tasks.supervise.service import queues_of
 from tasks.supervise.state import UpState
 
+INTERRUPTED = 130
+"""Exit code of an `up` that was ended before it was ready; afterwards Ctrl-C is its usual end, and 0."""
 LAST_PORT = 65532
 """The highest first one of four ports in a row."""
 
@@ -57,9 +59,15 @@ def up_command(
         client.log_line(log, line)
         _note(line)
 
-    up.run(base, root, options, say, _announce_beside)
+    announced: list[UpState] = []
+
+    def announce(state: UpState) -> None:
+        announced.append(state)
+        _announce_beside(state)
+
+    up.run(base, root, options, say, announce)
     _note("everything has ended")
-    return 0
+    return 0 if announced else INTERRUPTED
 
 
 @command("down", help="Stop the bot that was started in this bot root.")

@@ -80,7 +80,7 @@ def _report(run_id: str, timeout: float, *, as_json: bool) -> int:
     try:
         result = lumia.runs.wait(run_id, timeout)
     except lumia.errors.RunTimeoutError as error:
-        print(f"error: {error}; the message was accepted and goes on", file=sys.stderr)
+        print(f"error: {error}", file=sys.stderr)
         so_far = lumia.runs.result(run_id)
         if as_json and so_far is not None:
             print(json.dumps(so_far.as_dict(), ensure_ascii=False), flush=True)

@@ -1,8 +1,8 @@
 """The `lumia` command: commands of the core, and those that plugins and the backend contribute.
 
 Data goes to stdout, everything else to stderr; exit codes are 0 (ok), 1 (failed), 2 (usage) and 130 (Ctrl-C). An
-expected failure is one line `error: …`; `LUMIA_DEBUG=1` shows the traceback. typer and rich are imported in this package
-only.
+expected failure is one line `error: …`; `LUMIA_DEBUG=1` shows the traceback. typer and rich are imported in this
+package only.
 """
 
 from __future__ import annotations

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lumia.cli import output
-from lumia.errors import LumiaError, RunTimeoutError
+from lumia.errors import BoxError, BoxTooLargeError, LumiaError, RunTimeoutError
 from lumia.marks import MAX_NAME, is_name
 
 if TYPE_CHECKING:
+    from lumia.box import Box
     from lumia.routes import RouteIndex
     from lumia.runs import RunResult
 
@@ -47,11 +48,11 @@ def start(
     from lumia.cli.opened import opened
 
     check_options(timeout, key)
-    content = parse_body(sys.stdin.buffer.read() if body == "-" else body)
+    content = boxed(parse_body(sys.stdin.buffer.read() if body == "-" else body))
     with opened() as bot:
         check_known(bot.routes, "event" if event else "pipe", id)
         flow = lumia.event if event else lumia.pipe
-        run_id = flow.start(id=id, content=lumia.Box.any(content), key=key or None)
+        run_id = flow.start(id=id, content=content, key=key or None)
         if wait:
             show(ended(run_id, timeout, as_json), as_json)
         elif as_json:
@@ -78,8 +79,10 @@ def ended(run_id: str, timeout: float, as_json: bool) -> RunResult:
     try:
         return lumia.runs.wait(run_id, timeout)
     except RunTimeoutError:
-        so_far = lumia.runs.result(run_id) if as_json else None
-        if so_far is not None:
+        so_far = lumia.runs.result(run_id)
+        if so_far is not None and so_far.outcome is not None:
+            return so_far  # it ended in this very moment
+        if so_far is not None and as_json:
             output.data(so_far.as_dict())
         raise
 
@@ -98,6 +101,18 @@ def parse_body(text: str | bytes) -> Any:
         raise _unusable("not usable JSON: nested too deeply; a few hundred levels are fine") from None
     except ValueError as error:
         raise _unusable(f"not JSON: {error}") from None
+
+
+def boxed(value: Any) -> Box[Any]:
+    """Return `value` in a Box; one that can't be is a usage error, one over the limit raises `BoxTooLargeError`."""
+    from lumia import Box
+
+    try:
+        return Box.any(value)
+    except BoxTooLargeError:
+        raise
+    except BoxError as error:
+        raise _unusable(str(error)) from None
 
 
 def _unusable(why: str) -> typer.BadParameter:

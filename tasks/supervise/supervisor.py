@@ -30,7 +30,7 @@ EXTRA_WAIT = 30.0
 _PULSE, _HOUSEKEEPING = 0.1, 5.0
 _SECOND_THOUGHT = 1.0
 """Seconds within which two signals are one wish: Ctrl-C under `make` reaches us twice."""
-_REASONS_TO_LEAVE = {0: "it was asked to, or had had its time", HUNG: "its threads hung"}
+_REASONS_TO_LEAVE = {0: "it needs a fresh start", HUNG: "its threads hung"}
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 Say = Callable[[str], None]

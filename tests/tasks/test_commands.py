@@ -17,6 +17,7 @@ import pytest
 
 from tasks.supervise.folders import Folders
 from tasks.supervise.identity import start_mark
+from tasks.supervise.lock import holder
 from tasks.supervise.ports import is_free
 from tests.support.wait import until
 
@@ -149,10 +150,34 @@ def test_a_taken_port_is_one_line_and_exit_code_1(bot: Bot) -> None:
 def test_wrong_usage_is_exit_code_2(bot: Bot) -> None:
     assert bot.lumia("up", "--nonsense").returncode == 2
     assert bot.lumia("worker", "remove").returncode == 2
+    for words in ("up --port 70000", "up --port -5", "worker add --pool zzz", "worker add --concurrency -3"):
+        assert bot.lumia(*words.split()).returncode == 2, words
 
 
-@pytest.mark.parametrize("words", ["up", "down", "status", "doctor", "worker add", "worker remove", "worker list"])
+@pytest.mark.parametrize(
+    "words", ["up", "down", "status", "doctor", "worker", "worker add", "worker remove", "worker list"]
+)
 def test_every_command_shows_an_example(bot: Bot, words: str) -> None:
     shown = bot.lumia(*words.split(), "--help")
     assert shown.returncode == 0
     assert f"Example: lumia {words}" in " ".join(shown.stdout.split())
+
+
+def test_a_start_that_is_ended_by_down_says_so_in_one_line(bot: Bot) -> None:
+    command = [sys.executable, "-m", "lumia", "up", "--detach", "--port", str(bot.port)]
+    starting = subprocess.Popen(command, cwd=PROJECT, env=bot.env, stderr=subprocess.PIPE, text=True)
+    until(lambda: Folders(bot.root).lock.exists() and holder(Folders(bot.root).lock) is not None, what="it starts")
+    assert bot.lumia("down").returncode == 0
+    _, said = starting.communicate(timeout=60)
+    assert (starting.returncode, said.splitlines()[-1]) == (1, "error: ended by `lumia down` while starting")
+
+
+def test_ctrl_c_while_starting_ends_with_130_and_no_traceback(bot: Bot) -> None:
+    command = [sys.executable, "-m", "lumia", "up", "--port", str(bot.port)]
+    starting = subprocess.Popen(command, cwd=PROJECT, env=bot.env, stderr=subprocess.PIPE, text=True)
+    until(lambda: Folders(bot.root).lock.exists(), what="it starts")
+    starting.send_signal(signal.SIGINT)
+    _, said = starting.communicate(timeout=60)
+    assert starting.returncode == 130
+    assert "Traceback" not in said
+    assert bot.processes() == []

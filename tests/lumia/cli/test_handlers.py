@@ -21,6 +21,22 @@ def test_json_gives_one_object_for_each_route(cli: Cli) -> None:
     assert rows == [{**expected, "source": source}]
 
 
+def test_the_handlers_of_one_id_stand_in_the_order_they_run(cli: Cli) -> None:
+    marks = [
+        ("last", 'event.consumer("tea", priv=900)'),
+        ("second", 'event.chain("tea", priv=1)'),
+        ("first", 'event.interceptor("tea")'),
+        ("low", 'pipe.on("tea", priv=1)'),
+        ("high", 'pipe.on("tea", priv=5)'),
+        ("high_too", 'pipe.on("tea", priv=5)'),
+        ("other", 'pipe.on("milk", priv=-1)'),
+    ]
+    code = "".join(f"\n@lumia.{mark}\ndef {name}(content: lumia.Box) -> None:\n    ...\n" for name, mark in marks)
+    cli.plugin("tea", f"import lumia\n{code}")
+    listed = [row["handler"] for row in cli("handlers", "--json").json if row["handler"].startswith("tea.")]
+    assert listed == [f"tea.{name}" for name in ("other", "high", "high_too", "low", "first", "second", "last")]
+
+
 def test_it_lists_the_first_party_handlers_too(cli: Cli) -> None:
     assert any(row["id"] == "msg" for row in cli("handlers", "--json").json)
 

@@ -102,6 +102,9 @@ def test_the_body_comes_from_stdin_for_a_dash(shop: Cli) -> None:
         ("hello", "text needs quotes of its own"),
         ('{"a": NaN}', "NaN is no JSON value"),
         ("", "line 1 column 1"),
+        ("[1e999]", "1e999 is too large for a number"),
+        ("[-1e999]", "-1e999 is too large for a number"),
+        ("7" * 5000, "is too long a number (5000 digits)"),
     ],
 )
 def test_a_body_that_is_not_json_is_a_usage_error_with_its_place(shop: Cli, body: str, says: str) -> None:
@@ -116,7 +119,15 @@ def test_bytes_that_are_no_text_are_a_usage_error(shop: Cli) -> None:
 
 
 def test_a_body_nested_too_deeply_is_a_usage_error(shop: Cli) -> None:
-    assert shop("start", "orders", "-", stdin="[" * 200_000).code == 2
+    for depth in (950, 200_000):
+        done = shop("start", "orders", "-", stdin="[" * depth + "]" * depth)
+        assert (done.code, "nested too deeply" in done.err) == (2, True)
+
+
+@pytest.mark.parametrize("wrong", [("--timeout", "0"), ("--timeout", "nan"), ("--timeout", "inf"), ("--key", "a\x01")])
+def test_a_time_that_is_none_and_a_key_that_is_no_name_are_usage_errors(shop: Cli, wrong: tuple[str, str]) -> None:
+    done = shop("start", "orders", "--wait", *wrong)
+    assert (done.code, done.out, wrong[0] in done.err) == (2, "", True)
 
 
 def test_a_body_over_the_limit_is_one_clear_line(shop: Cli) -> None:
@@ -140,8 +151,8 @@ def test_a_run_that_does_not_end_in_time_ends_the_command_with_one(shop: Cli) ->
     shop.plugin(
         "slow", "import lumia\n\n@lumia.pipe.on('slow')\ndef again(content: lumia.Box) -> None:\n    raise OSError\n"
     )
-    done = shop("start", "slow", "--wait", "--timeout", "0.1")
-    assert done.code == 1
+    done = shop("start", "slow", "--wait", "--timeout", "0.1", "--json")
+    assert (done.code, done.json["outcome"]) == (1, None)
     assert done.err.splitlines()[-1].startswith("error: ")
 
 

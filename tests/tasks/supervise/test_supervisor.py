@@ -215,7 +215,7 @@ def test_the_last_worker_of_the_shared_queues_stays(bot_root: Path) -> None:
     "how, said",
     [
         (signal.SIGUSR1, "left because its threads hung (exit code 70); starting it again at once"),
-        (signal.SIGUSR2, "left because it was asked to, or had had its time (exit code 0); starting it again at once"),
+        (signal.SIGUSR2, "left because it needs a fresh start (exit code 0); starting it again at once"),
         (signal.SIGKILL, "ended with SIGKILL; starting it again in 0.5 s"),
     ],
 )
