@@ -109,4 +109,4 @@ def test_systemd_finds_no_fault(file: Path) -> None:
 def test_no_file_names_anyones_machine() -> None:
     for file in INFRA.rglob("*"):
         if file.is_file():
-            assert not re.search(r"/home/|/root/|/work/|/Users/", file.read_text(encoding="utf-8")), file
+            assert not re.search(r"/(home|root|Users)/", file.read_text(encoding="utf-8")), file
