@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 
 from lumia.errors import SupervisorError
 from tasks.supervise import requests
@@ -38,7 +41,7 @@ def run(
     refuse_windows()
     folders = Folders(root)
     folders.prepare()
-    with UpLock(folders.lock):
+    with UpLock(folders.lock), _interrupts() as raise_if_interrupted:
         try:
             end_leftovers(folders, say)
             requests.clear(folders.requests)
@@ -57,9 +60,28 @@ def run(
             write_private(folders.redis_url, plan.place.redis_url)
             write_private(folders.database_url, plan.place.database_url)
             say(f"starting {', '.join(service.name for service in plan.services)}; logs are in {folders.logs}")
+            raise_if_interrupted()
             supervisor.run(on_ready)
         finally:
             sweep(folders)
+
+
+@contextmanager
+def _interrupts() -> Iterator[Callable[[], None]]:
+    """Remember a Ctrl-C that comes before the supervisor listens: running code may swallow the exception."""
+    seen: list[int] = []
+
+    def interrupted(number: int, frame: FrameType | None) -> None:
+        seen.append(number)
+        raise KeyboardInterrupt
+
+    def raise_if_interrupted() -> None:
+        if seen:
+            raise KeyboardInterrupt
+
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, interrupted)
+    yield raise_if_interrupted
 
 
 def sweep(folders: Folders) -> None:
