@@ -246,6 +246,8 @@ class Executor:
             detail["trace"] = done.trace
         if claim.cause:
             detail["cause"] = claim.cause
+        if claim.waited:
+            detail["queued"] = round(claim.waited * 1000, 3)
         return JournalEntry(
             "step", claim.run_id, claim.root_id, claim.id, claim.key, claim.step, step.handler, record.outcome,
             record.reason, ms=record.ms, attempt=claim.attempt, worker=self._bot.worker, detail=detail,

@@ -103,8 +103,7 @@ class InMemoryTransport:
             parent.children.append(request.run_id)
             if request.attached:
                 parent.pending += 1
-        detail = {"box": request.box} | ({"cause": request.cause} if request.cause else {})
-        self._note("start", run, detail=detail)
+        self._note("start", run, detail={"cause": request.cause} if request.cause else {})
         if not request.plan.steps:
             self._end(run, "done", "no handler")
         elif request.arc:
@@ -220,7 +219,7 @@ class InMemoryTransport:
             run.box = commit.box
         if commit.action != "handback":
             run.steps.append(commit.record)
-            self._log(commit.entry)
+            self._log(run.opened(commit.entry))
         for op in commit.store:
             self._values.write(op)
         if commit.dead is not None:
@@ -358,7 +357,8 @@ class InMemoryTransport:
     ) -> None:
         request = run.request
         named = (kind, request.run_id, request.root_id, request.id, request.key)
-        self._log(JournalEntry(*named, outcome=outcome, reason=reason, detail=detail or {}))
+        entry = JournalEntry(*named, outcome=outcome, reason=reason, detail=detail or {})
+        self._log(entry if kind == "start" else run.opened(entry))
 
     def _log(self, entry: JournalEntry) -> None:
         self._journal.append(replace(entry, cursor=str(next(self._counter)), time=self.clock.now()))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from lumia.journal import JournalEntry
 from lumia.ports import Claim, RunRecord, RunRequest, StepRecord
 
 
@@ -12,7 +13,7 @@ class Run:
     """What was asked for, and how far it has come.
 
     pending: 1 for its own steps, and 1 for each attached child that has not finished. holds: it is the one in its lane.
-    last: (step, token) of the last commit, and the answer it was given.
+    last: (step, token) of the last commit, and the answer it was given. unopened: no entry has told its first Box yet.
     """
 
     request: RunRequest
@@ -32,6 +33,7 @@ class Run:
     steps: list[StepRecord] = field(default_factory=list)
     children: list[str] = field(default_factory=list)
     last: tuple[tuple[int, int], Claim | None] | None = None
+    unopened: bool = True
 
     def claim(self) -> Claim:
         """Return the claim of its current step."""
@@ -41,6 +43,12 @@ class Run:
             request.root_id, request.cause, request.priority, request.plan, self.box, retry_of=request.retry_of,
             arc=request.arc, handbacks=self.handbacks,
         )  # fmt: skip
+
+    def opened(self, entry: JournalEntry) -> JournalEntry:
+        """Return an entry about this run, with the Box the run began with if it is the first one after the start."""
+        first, self.unopened = self.unopened, False
+        box = self.request.box
+        return replace(entry, detail={**entry.detail, "box": box}) if first and box else entry
 
     def record(self) -> RunRecord:
         """Return what is told about it."""

@@ -2,7 +2,8 @@
 
 On the wire an entry is one compact JSON object; `JournalEntry` is what readers see. Wire keys: n kind, r run, o root
 run, i id, k key, x step, h handler, z outcome, y reason, m duration in ms, a attempt, w worker, d detail; the time is
-the journal's own. A `start` entry carries the Box (detail "box") so that a run can be replayed.
+the journal's own. A root run is its own root, which is left out. The Box a run began with is in its first entry after
+`start` (detail "box"), so that it can be replayed; while the run waits, only its record holds it.
 """
 
 from __future__ import annotations
@@ -83,6 +84,10 @@ class JournalEntry:
         }
         if self.step is not None:
             packed["x"] = self.step
+        if self.root_id == self.run_id:
+            packed.pop("o", None)
+        elif not self.root_id:
+            packed["o"] = ""
         return json.dumps(packed, separators=(",", ":"))
 
     @classmethod
@@ -90,4 +95,5 @@ class JournalEntry:
         """Return the entry whose `dump` is `text`, at its place in the journal."""
         packed = json.loads(text)
         named = {name: packed[short] for name, short in _WIRE.items() if short in packed}
-        return cls(**{"run_id": "", **named}, cursor=cursor, time=time)
+        run_id = named.get("run_id", "")
+        return cls(**{"run_id": run_id, "root_id": run_id, **named}, cursor=cursor, time=time)

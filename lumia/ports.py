@@ -55,7 +55,10 @@ class Started:
 
 @dataclass(frozen=True)
 class Claim:
-    """The right to execute one step, until the deadline or the worker's death. token: the fencing token."""
+    """The right to execute one step, until the deadline or the worker's death.
+
+    token: the fencing token. waited: seconds its message spent in the queue, 0 for a step that needed none.
+    """
 
     run_id: str
     step: int
@@ -73,6 +76,7 @@ class Claim:
     arc: bool = False
     handbacks: int = 0
     overdue: int = 0
+    waited: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -161,7 +161,7 @@ class RedisTransport:
         """Return the claim of an Arc run that this process has started; the start script took it for us."""
         names = ("x", "t", "a", "n", "i", "k", "o", "c", "p", "d", "R", "A", "B", "O")
         found = self._asked("hmget", self._key("r", run_id), names)
-        return wire.claim([b"claimed", run_id.encode(), *found, b""], self._plan(found[9]))
+        return wire.claim([b"claimed", run_id.encode(), *found, b"", b""], self._plan(found[9]))
 
     def commit(self, claim: Claim, commit: Commit) -> Claim | None:
         """End a step; re-sending it gives the first answer again."""
@@ -173,7 +173,7 @@ class RedisTransport:
         _check_store(reply)
         if status == b"fused":
             box = claim.box if commit.box is None else commit.box
-            return replace(claim, step=commit.index, attempt=1, box=box, handbacks=0)
+            return replace(claim, step=commit.index, attempt=1, box=box, handbacks=0, overdue=0, waited=0.0)
         if status == b"again":
             return self.begin_inline(claim.run_id)
         return self._claimed(reply)
@@ -200,8 +200,8 @@ class RedisTransport:
         steps = tuple(wire.parse_record(f[f"S{n}"]) for n in range(1, int(f.get("S", 0)) + 1))
         children = tuple(f[f"K{n}"].decode() for n in range(1, int(f.get("K", 0)) + 1))
         return RunRecord(
-            run_id, text["n"], text["i"], text["k"], text["o"], text["c"], STATES[text["s"]], text["z"], text["y"],
-            int(f["b"]) / 1000, int(f.get("e", 0)) / 1000, steps, children, box.decode(), int(f["a"]),
+            run_id, text["n"] or wire.PIPE, text["i"], text["k"], text["o"] or run_id, text["c"], STATES[text["s"]], text["z"], text["y"],
+            int(f["b"]) / 1000, int(f.get("e", 0)) / 1000, steps, children, box.decode(), int(f.get("a", 0)),
         )  # fmt: skip
 
     def wait(self, run_id: str, timeout: float) -> RunRecord:

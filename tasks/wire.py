@@ -8,9 +8,12 @@ from dataclasses import asdict
 from typing import Any
 
 from lumia.journal import JournalEntry
+from lumia.marks import DEFAULT_QUEUE, NORMAL
 from lumia.ports import Claim, Commit, DeadLetter, Limits, RunRequest, StepRecord, StoreOp
 from lumia.routes import Plan, PlanStep
 
+PIPE = "pipe"
+"""The flow of most runs, which their records leave out."""
 CLAIM_MARGIN_SECONDS = 2.0
 """A claim outlasts its step's limit, so that an async handler that was cancelled at it can still commit its failure."""
 
@@ -39,31 +42,45 @@ def run(request: RunRequest, limits: Limits, worker: str, *, with_plan: bool) ->
     entry = JournalEntry("start", request.run_id, request.root_id, request.id, request.key, detail=detail)
     ended = JournalEntry("end", request.run_id, request.root_id, request.id, request.key, outcome="done",
                          reason="no handler")  # fmt: skip
-    return _dumps({
-        "r": request.run_id, "i": request.id, "n": request.flow, "k": request.key, "o": request.root_id,
-        "c": request.cause, "cr": request.parent, "u": request.parent if request.attached else "",
-        "d": request.plan.digest, "pt": request.plan.text if with_plan else "", "p": request.priority,
-        "a": request.attempt, "h": first.handler if first else "", "l": first.queue if first else "",
-        "m": _hard(first, limits) if first else "", "to": timeout_ms(first, limits) if first else 0,
-        "R": request.retry_of, "A": "1" if request.arc else "", "L": "i" if request.inside else "", "w": worker,
-        "dl": _ms(request.delay), "dd": request.dedup, "j": entry.dump(), "je": ended.dump() if first is None else "",
-    })  # fmt: skip
+    found = {
+        "r": request.run_id, "i": request.id, "n": request.flow if request.flow != PIPE else "", "k": request.key,
+        "o": request.root_id if request.root_id != request.run_id else "", "c": request.cause, "cr": request.parent,
+        "u": request.parent if request.attached else "", "d": request.plan.digest,
+        "pt": request.plan.text if with_plan else "", "p": request.priority if request.priority != NORMAL else "",
+        "a": request.attempt or "", "h": first.handler if first else "", "l": first.queue if first and first.queue != DEFAULT_QUEUE else "",
+        "m": _hard(first, limits) if first else "", "to": timeout_ms(first, limits) if first else "",
+        "R": request.retry_of, "A": "1" if request.arc else "", "L": "i" if request.inside else "",
+        "w": worker if request.arc else "", "dl": _ms(request.delay) or "", "dd": request.dedup, "j": entry.dump(),
+        "je": ended.dump() if first is None else "",
+    }  # fmt: skip
+    return _dumps({name: value for name, value in found.items() if value != ""})
 
 
 def commit(claim: Claim, done: Commit, limits: Limits, worker: str) -> str:
     """Return the JSON that commit.lua reads."""
     follower = claim.plan.steps[done.index if done.action == "next" else claim.step]
-    dead = done.dead
-    batched = done.batch and done.action == "end" and limits.batch > 1
-    return _dumps({
-        "r": claim.run_id, "x": claim.step, "t": claim.token, "w": worker, "op": done.action, "nx": done.index,
-        "h": follower.handler, "l": follower.queue, "m": _hard(follower, limits),
-        "to": timeout_ms(follower, limits), "fuse": int(done.fuse), "batch": int(batched), "z": done.outcome,
-        "y": done.reason, "delay": _ms(done.delay), "rec": "" if done.action == "handback" else record(done.record),
-        "j": "" if done.action == "handback" else done.entry.dump(), "store": [store_op(op) for op in done.store],
-        "dead": dead_letter(dead) if dead else "", "jd": _dead_entry(claim, dead).dump() if dead else "",
-        "keep": _ms(limits.keep_runs), "window": _ms(limits.dedup_window), "limit": limits.journal_entries,
-    })  # fmt: skip
+    found = {
+        "r": claim.run_id, "x": claim.step, "t": claim.token, "op": done.action, "y": done.reason,
+        "store": [store_op(op) for op in done.store], "keep": _ms(limits.keep_runs),
+        "window": _ms(limits.dedup_window), "limit": limits.journal_entries,
+    }  # fmt: skip
+    if done.action != "handback":
+        found |= {"rec": record(done.record), "j": done.entry.dump()}
+    if done.action == "end":
+        found["z"] = done.outcome
+        if done.batch and limits.batch > 1:
+            found |= {"batch": 1, "w": worker}
+    else:
+        found |= {"to": timeout_ms(follower, limits), "delay": _ms(done.delay)}
+    if done.action == "next":
+        found |= {"nx": done.index, "h": follower.handler, "l": follower.queue}
+        if follower.hard:
+            found["m"] = _hard(follower, limits)
+        if done.fuse:
+            found["fuse"] = 1
+    if done.dead is not None:
+        found |= {"dead": dead_letter(done.dead), "jd": _dead_entry(claim, done.dead).dump()}
+    return _dumps(found)
 
 
 def _dead_entry(claim: Claim, dead: DeadLetter) -> JournalEntry:
@@ -103,10 +120,10 @@ def parse_dead_letter(text: bytes) -> DeadLetter:
 
 def claim(reply: Sequence[bytes], plan: Plan) -> Claim:
     """Return the claim of a script's reply, see `fields` in lib.lua."""
-    run_id, step, token, attempt, flow, id_, key, root, cause, priority, _, retry_of, arc, handbacks, overdue, box = (
-        (item or b"").decode() for item in reply[1:]
-    )
+    (run_id, step, token, attempt, flow, id_, key, root, cause, priority, _, retry_of, arc, handbacks, overdue, waited,
+     box) = ((item or b"").decode() for item in reply[1:])  # fmt: skip
     return Claim(
-        run_id, int(step), int(token), int(attempt), flow, id_, key, root, cause, int(priority), plan, box,
-        retry_of=retry_of, arc=arc == "1", handbacks=int(handbacks or 0), overdue=int(overdue or 0),
+        run_id, int(step or 0), int(token), int(attempt), flow or PIPE, id_, key, root or run_id, cause,
+        int(priority or NORMAL), plan, box, retry_of=retry_of, arc=arc == "1", handbacks=int(handbacks or 0),
+        overdue=int(overdue or 0), waited=int(waited or 0) / 1000,
     )  # fmt: skip

@@ -4,7 +4,7 @@
 -- {'refused', key, what} before anything was written.
 local c = cjson.decode(ARGV[2])
 local key = runkey(c.r)
-local f = redis.call('HMGET', key, 's', 'x', 't', 'lc', 'la', 'X', 'l', 'A', 'S')
+local f = redis.call('HMGET', key, 's', 'x', 't', 'lc', 'la', 'X', 'l', 'A', 'S', 'm', 'B', 'O')
 local mark = c.x .. ':' .. c.t
 if f[4] == mark then
   if f[5] == 'ok' or f[5] == 'fused' or f[5] == 'again' then return {f[5]} end
@@ -13,7 +13,7 @@ if f[4] == mark then
   if its[1] == 'c' and its[2] == token then return taken(follower) end
   return {'ok'}
 end
-if f[1] ~= 'c' or f[2] ~= tostring(c.x) or f[3] ~= tostring(c.t) then
+if f[1] ~= 'c' or (f[2] or '0') ~= tostring(c.x) or f[3] ~= tostring(c.t) then
   count('stale')
   return {'stale'}
 end
@@ -26,6 +26,7 @@ end
 local refused = refuses(c.store)
 if refused then return refused end
 
+local first = not f[9] and redis.call('GET', boxkey(c.r))
 if ARGV[3] ~= '' then redis.call('SET', boxkey(c.r), ARGV[3]) end
 apply(c.store)
 -- One write of the run record per commit: what the step left, what follows, and the answer for when it is sent again.
@@ -33,7 +34,7 @@ local changes = {'lc', mark}
 local function change(...)
   for _, word in ipairs({...}) do changes[#changes + 1] = word end
 end
-if c.rec ~= '' then
+if c.rec then
   local n = (tonumber(f[9]) or 0) + 1
   change('S', n, 'S' .. n, c.rec)
 end
@@ -48,10 +49,12 @@ local op = c.op
 if cancelled then
   op, c.z, c.y = 'end', 'cancelled', f[6]
 end
-if c.j ~= '' then
-  if op == 'end' then note(c.limit, c.j, 'e', c.z, 'y', c.y) else note(c.limit, c.j) end
+if c.j then
+  local more = op == 'end' and {'e', c.z, 'y', c.y} or {}
+  if first and first ~= '' then more[#more + 1], more[#more + 2] = 'b', first end
+  note(c.limit, c.j, unpack(more))
 end
-if c.dead ~= '' then
+if c.dead then
   letter(c.r .. '.' .. c.x, c.dead)
   note(c.limit, c.jd)
 end
@@ -60,8 +63,10 @@ for _, child in ipairs(children) do
 end
 
 if op == 'next' then
-  change('x', c.nx, 'h', c.h, 'l', c.l, 'm', c.m, 'to', c.to, 'B', 0, 'O', 0)
-  if c.fuse == 1 then
+  change('x', c.nx, 'h', c.h, 'l', c.l, 'to', c.to)
+  if c.m or f[10] then change('m', c.m or '') end
+  if f[11] or f[12] then change('B', 0, 'O', 0) end
+  if c.fuse then
     change('a', 1)
     redis.call('ZADD', P .. 'claims', clock() + c.to, c.r)
     return answer('fused')
@@ -88,10 +93,11 @@ if op == 'retry' or op == 'handback' then
   postpone(c.r, c.delay)
   return reply
 end
+change('s', 'e', 'z', c.z, 'y', c.y, 'e', clock())
 local reply = answer('ok')
-finish(c.r, c.z, c.y, c.keep)
-if c.batch == 1 then
-  local found = take_next(f[7], c.w)
+leave(c.r, c.keep)
+if c.batch then
+  local found = take_next(f[7] or QUEUE, c.w)
   if found[1] == 'claimed' then
     redis.call('HSET', key, 'la', found[2] .. ' ' .. found[4])
     return found

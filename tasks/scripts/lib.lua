@@ -2,11 +2,18 @@
 -- to stay small; docs/redis.md lists them.
 local P = ARGV[1]
 local LISTS = {0, 3, 6, 9}
+local NORMAL = 3
+local QUEUE = 'default'
 local MAX_LETTERS = 10000
 
+-- The server's time in ms, the same for everything one script does.
+local moment
 local function clock()
-  local t = redis.call('TIME')
-  return t[1] * 1000 + math.floor(t[2] / 1000)
+  if not moment then
+    local t = redis.call('TIME')
+    moment = t[1] * 1000 + math.floor(t[2] / 1000)
+  end
+  return moment
 end
 
 local function runkey(id) return P .. 'r:' .. id end
@@ -34,34 +41,37 @@ local function letter(member, text)
   end
 end
 
+-- Write a run's first entry after its start: it carries the Box the run began with, which until then is in `b:` only.
+local function note_first(id, limit, text, ...)
+  local wire = redis.call('GET', boxkey(id))
+  if not wire or wire == '' then return note(limit, text, ...) end
+  return note(limit, text, 'b', wire, ...)
+end
+
 -- Push the message of the run's current step: a Celery envelope whose arguments are (run, step, sequence) only.
 local function push(id)
   local f = redis.call('HMGET', runkey(id), 'h', 'l', 'x', 'm', 'p')
-  local handler, queue, step, hard, priority = f[1], f[2], f[3], f[4], tonumber(f[5])
+  local handler, queue, step, hard, priority = f[1], f[2] or QUEUE, f[3] or '0', f[4], tonumber(f[5]) or NORMAL
   local seq = redis.call('INCR', P .. 'seq')
   local list = listname(queue, priority)
-  local task = cjson.encode(id .. '.' .. step .. '.' .. seq)
-  local limit = 'null'
-  if hard ~= '' then limit = hard / 1000 end
+  local name = id .. '.' .. step .. '.' .. seq
+  local limit = hard and hard ~= '' and '"timelimit":[' .. hard / 1000 .. ',null],' or ''
   redis.call('LPUSH', list,
-    '{"body":' .. cjson.encode('[["' .. id .. '",' .. step .. ',' .. seq .. '],{},{}]')
-    .. ',"content-encoding":"utf-8","content-type":"application/json","headers":{"lang":"py","task":"lumia.step","id":' .. task
-    .. ',"shadow":' .. cjson.encode(handler) .. ',"timelimit":[' .. limit .. ',null],"argsrepr":'
-    .. cjson.encode("('" .. id .. "', " .. step .. ')') .. ',"kwargsrepr":"{}","ignore_result":true},"properties":{"correlation_id":' .. task
-    .. ',"delivery_mode":2,"delivery_info":{"exchange":"","routing_key":' .. cjson.encode(queue) .. '},"priority":' .. priority
-    .. ',"delivery_tag":' .. task .. '}}')
-  redis.call('ZADD', P .. 'queued:' .. list, seq, id .. '.' .. step .. '.' .. seq)
-  redis.call('HSET', runkey(id), 's', 'q', 'q', seq, 't', '', 'w', '')
+    '{"body":"[[\\"' .. id .. '\\",' .. step .. ',' .. seq .. '],{},{}]","content-encoding":"utf-8","content-type":"application/json",'
+    .. '"headers":{"task":"lumia.step","id":"' .. name .. '","shadow":' .. cjson.encode(handler) .. ',' .. limit
+    .. '"argsrepr":"' .. "('" .. id .. "', " .. step .. ')"},"properties":{"delivery_info":{"exchange":"","routing_key":'
+    .. cjson.encode(queue) .. '},"priority":' .. priority .. ',"delivery_tag":"' .. seq .. '"}}')
+  redis.call('ZADD', P .. 'queued:' .. list, seq, name)
+  redis.call('HSET', runkey(id), 's', 'q', 'q', seq, 'Q', clock())
 end
 
 -- Children inside a lane run one at a time, in the order they were started: the next one may be pushed.
-local function step_aside(id)
-  local f = redis.call('HMGET', runkey(id), 'k', 'L')
-  local active = P .. 'ia:' .. (f[1] or '')
-  if f[2] ~= 'i' or redis.call('GET', active) ~= id then return end
+local function step_aside(id, lane)
+  local active = P .. 'ia:' .. lane
+  if redis.call('GET', active) ~= id then return end
   redis.call('DEL', active)
   while true do
-    local sibling = redis.call('LPOP', P .. 'iq:' .. f[1])
+    local sibling = redis.call('LPOP', P .. 'iq:' .. lane)
     if not sibling then return end
     if redis.call('HGET', runkey(sibling), 's') == 'w' then
       redis.call('SET', active, sibling)
@@ -71,14 +81,14 @@ local function step_aside(id)
 end
 
 local function postpone(id, delay)
-  redis.call('HSET', runkey(id), 's', 'd', 't', '', 'w', '')
+  redis.call('HSET', runkey(id), 's', 'd')
   redis.call('ZADD', P .. 'delayed', clock() + delay, id)
 end
 
 -- Enter the lane (or go on, when the run holds it, has its turn inside it, or has none).
 local function enter(id)
   local f = redis.call('HMGET', runkey(id), 'k', 'L')
-  if f[1] == '' or f[2] == 'h' then return push(id) end
+  if not f[1] or f[2] == 'h' then return push(id) end
   if f[2] == 'i' then
     local active = P .. 'ia:' .. f[1]
     if redis.call('GET', active) == id or redis.call('SET', active, id, 'NX') then return push(id) end
@@ -94,75 +104,75 @@ local function enter(id)
   redis.call('RPUSH', P .. 'lane:' .. f[1], id)
 end
 
-local function release(id)
-  local f = redis.call('HMGET', runkey(id), 'k', 'L')
-  if f[2] ~= 'h' then return end
-  redis.call('DEL', P .. 'lh:' .. f[1])
+local function release(key)
+  redis.call('DEL', P .. 'lh:' .. key)
   while true do
-    local follower = redis.call('LPOP', P .. 'lane:' .. f[1])
+    local follower = redis.call('LPOP', P .. 'lane:' .. key)
     if not follower then return end
     if redis.call('HGET', runkey(follower), 's') == 'w' then return enter(follower) end
   end
 end
 
--- A run's own steps are over: when its children are too, let go of the lane, tell who waits, and go on to the parent.
+-- A run's own steps are over: its sibling may run; when its children are over too, let go of the lane, tell who waits,
+-- and go on to the parent. `g` counts the children that still run; it falls below 0 when the run itself has ended, too.
 local function leave(id, keep)
-  while id ~= '' do
-    if redis.call('HINCRBY', runkey(id), 'g', -1) > 0 then return end
+  redis.call('ZREM', P .. 'claims', id)
+  local f = redis.call('HMGET', runkey(id), 'k', 'L', 'u')
+  if f[2] == 'i' then step_aside(id, f[1]) end
+  while redis.call('HINCRBY', runkey(id), 'g', -1) < 0 do
     redis.call('HSET', runkey(id), 's', 'f', 'e', clock())
-    release(id)
+    if f[2] == 'h' then release(f[1]) end
     redis.call('PUBLISH', P .. 'done', id)
     redis.call('PEXPIRE', runkey(id), keep)
     redis.call('PEXPIRE', boxkey(id), keep)
     redis.call('PEXPIRE', P .. 'fx:' .. id, keep)
-    id = redis.call('HGET', runkey(id), 'u') or ''
+    id = f[3]
+    if not id then return end
+    f = redis.call('HMGET', runkey(id), 'k', 'L', 'u')
   end
 end
 
 local function finish(id, outcome, reason, keep)
-  redis.call('HSET', runkey(id), 's', 'e', 'z', outcome, 'y', reason, 'e', clock(), 't', '', 'w', '')
-  redis.call('ZREM', P .. 'claims', id)
-  step_aside(id)
+  redis.call('HSET', runkey(id), 's', 'e', 'z', outcome, 'y', reason, 'e', clock())
   leave(id, keep)
 end
 
 -- End a run that no worker can end with a commit of its own.
 local function bury(id, outcome, reason, keep, limit, detail)
-  local f = redis.call('HMGET', runkey(id), 'i', 'o', 'k', 'x', 'h', 'a')
-  local entry = {r = id, i = f[1], o = f[2], k = f[3], y = reason}
+  local f = redis.call('HMGET', runkey(id), 'i', 'o', 'k', 'x', 'h', 'a', 'S')
+  local root, step, attempts = f[2] or id, tonumber(f[4]) or 0, tonumber(f[6]) or 0
+  local write = f[7] and note or function(...) return note_first(id, ...) end
+  local entry = {r = id, o = f[2] or nil, i = f[1], k = f[3] or nil, y = reason}
   if outcome == 'failed' then
-    local step, attempts = tonumber(f[4]), tonumber(f[6])
-    letter(id .. '.' .. f[4], cjson.encode({run_id = id, step = step, handler = f[5], id = f[1], key = f[3], error = detail or reason,
-      attempts = attempts, box = redis.call('GET', boxkey(id)) or '', time = clock() / 1000, root_id = f[2]}))
-    entry.n, entry.x, entry.h, entry.a = 'dead', step, f[5], attempts
-    note(limit, cjson.encode(entry))
+    letter(id .. '.' .. step, cjson.encode({run_id = id, step = step, handler = f[5] or '', id = f[1], key = f[3] or '',
+      error = detail or reason, attempts = attempts, box = redis.call('GET', boxkey(id)) or '', time = clock() / 1000, root_id = root}))
+    entry.n, entry.x, entry.h, entry.a = 'dead', step, f[5] or nil, attempts
+    write(limit, cjson.encode(entry))
+    write = note
   end
   entry.n, entry.z, entry.x, entry.h, entry.a = 'end', outcome, nil, nil, nil
-  note(limit, cjson.encode(entry))
+  write(limit, cjson.encode(entry))
   finish(id, outcome, reason, keep)
 end
 
 -- The answer to a claim: everything the executor needs. A committed, foreign or younger message gets nothing.
-local function fields(id)
-  return redis.call('HMGET', runkey(id), 'x', 't', 'a', 'n', 'i', 'k', 'o', 'c', 'p', 'd', 'R', 'A', 'B', 'O')
-end
-
 local function taken(id)
-  local f = fields(id)
-  return {'claimed', id, f[1], f[2], f[3], f[4], f[5], f[6], f[7], f[8], f[9], f[10], f[11], f[12], f[13], f[14],
-    redis.call('GET', boxkey(id)) or ''}
+  local f = redis.call('HMGET', runkey(id), 'x', 't', 'a', 'n', 'i', 'k', 'o', 'c', 'p', 'd', 'R', 'A', 'B', 'O', 'Q')
+  return {'claimed', id, f[1], f[2], f[3], f[4], f[5], f[6], f[7], f[8], f[9], f[10], f[11], f[12], f[13], f[14], f[15],
+    redis.call('GET', boxkey(id))}
 end
 
 local function take(id, step, seq, worker)
-  local f = redis.call('HMGET', runkey(id), 's', 'x', 'q', 'to', 'l', 'p', 'w')
-  if f[1] == 'c' and f[2] == step and f[3] == seq and f[7] == worker then return taken(id) end
-  if f[1] ~= 'q' or f[2] ~= step or f[3] ~= seq then
+  local key = runkey(id)
+  local f = redis.call('HMGET', key, 's', 'x', 'q', 'to', 'l', 'p', 'w', 'Q')
+  if f[1] == 'c' and (f[2] or '0') == step and f[3] == seq and f[7] == worker then return taken(id) end
+  if f[1] ~= 'q' or (f[2] or '0') ~= step or f[3] ~= seq then
     count('dropped')
     return {'dropped'}
   end
-  redis.call('ZREM', P .. 'queued:' .. listname(f[5], tonumber(f[6])), id .. '.' .. step .. '.' .. seq)
-  redis.call('HINCRBY', runkey(id), 'a', 1)
-  redis.call('HSET', runkey(id), 's', 'c', 'w', worker, 't', redis.call('INCR', P .. 'token'))
+  redis.call('ZREM', P .. 'queued:' .. listname(f[5] or QUEUE, tonumber(f[6]) or NORMAL), id .. '.' .. step .. '.' .. seq)
+  redis.call('HINCRBY', key, 'a', 1)
+  redis.call('HSET', key, 's', 'c', 'w', worker, 't', redis.call('INCR', P .. 'token'), 'Q', math.max(0, clock() - f[8]))
   redis.call('ZADD', P .. 'claims', clock() + f[4], id)
   return taken(id)
 end
@@ -171,7 +181,7 @@ end
 local function arguments(message)
   local env = cjson.decode(message)
   assert(env.headers.task == 'lumia.step')
-  return env.headers.timelimit[1] == cjson.null and cjson.decode(env.body)[1]
+  return not env.headers.timelimit and cjson.decode(env.body)[1]
 end
 
 -- Claim the oldest waiting message of these lists that is ours, cheap to run here and still wanted.
@@ -191,42 +201,49 @@ local function take_next(queue, worker)
   return {'none'}
 end
 
--- Begin one run described by `r` (see tasks/transport.py) whose Box wire text is `wire`.
+-- Begin one run described by `r` (see tasks/wire.py) whose Box wire text is `wire`. Its record holds only what differs
+-- from the usual, so that a waiting run stays small.
 local function begin(r, wire, limit, keep)
   local id = r.r
-  redis.call('HSET', runkey(id), 'i', r.i, 'n', r.n, 'k', r.k, 'o', r.o, 'c', r.c, 'u', r.u, 'd', r.d, 'p', r.p,
-    'x', 0, 'a', r.a, 'g', 1, 'b', clock(), 'h', r.h, 'l', r.l, 'm', r.m, 'to', r.to, 'R', r.R, 'A', r.A,
-    'L', r.L, 't', '', 'w', '', 'q', '', 's', 'n')
-  if r.pt ~= '' then redis.call('HSETNX', P .. 'plans', r.d, r.pt) end
-  redis.call('SET', boxkey(id), wire)
-  if r.cr ~= '' and redis.call('EXISTS', runkey(r.cr)) == 1 then
-    redis.call('HINCRBY', runkey(r.cr), 'K', 1)
-    redis.call('HSET', runkey(r.cr), 'K' .. redis.call('HGET', runkey(r.cr), 'K'), id)
-    if r.u ~= '' then redis.call('HINCRBY', runkey(r.cr), 'g', 1) end
+  local record = {'b', clock(), 's', 'n', 'd', r.d}
+  for _, name in ipairs({'i', 'n', 'k', 'o', 'c', 'u', 'p', 'a', 'h', 'l', 'm', 'to', 'R', 'A', 'L'}) do
+    local value = r[name]
+    if value then
+      record[#record + 1] = name
+      record[#record + 1] = value
+    end
   end
-  note(limit, r.j, 'b', wire)
-  if r.h == '' then
-    note(limit, r.je)
+  redis.call('HSET', runkey(id), unpack(record))
+  if r.pt then redis.call('HSETNX', P .. 'plans', r.d, r.pt) end
+  redis.call('SET', boxkey(id), wire)
+  if r.cr and redis.call('EXISTS', runkey(r.cr)) == 1 then
+    local number = redis.call('HINCRBY', runkey(r.cr), 'K', 1)
+    redis.call('HSET', runkey(r.cr), 'K' .. number, id)
+    if r.u then redis.call('HINCRBY', runkey(r.cr), 'g', 1) end
+  end
+  note(limit, r.j)
+  if not r.h then
+    note(limit, r.je, 'b', wire)
     return finish(id, 'done', 'no handler', keep)
   end
-  if r.A == '1' then
+  if r.A then
     redis.call('HSET', runkey(id), 's', 'c', 'w', r.w, 't', redis.call('INCR', P .. 'token'), 'a', 1)
     redis.call('ZADD', P .. 'claims', clock() + r.to, id)
     return
   end
-  if r.dl > 0 then return postpone(id, r.dl) end
+  if r.dl then return postpone(id, r.dl) end
   enter(id)
 end
 
 -- Whether a request comes without its plan although that is not here (any more): Redis may have lost its last second.
 local function planless(r)
-  return r.pt == '' and redis.call('HEXISTS', P .. 'plans', r.d) == 0
+  return not r.pt and redis.call('HEXISTS', P .. 'plans', r.d) == 0
 end
 
 -- The run that serves this request already, or nil; a fresh dedup text is remembered for the window.
 local function known(r, window)
   if redis.call('EXISTS', runkey(r.r)) == 1 then return r.r end
-  if r.dd == '' then return nil end
+  if not r.dd then return nil end
   local name = P .. 'dd:' .. r.dd
   if redis.call('SET', name, r.r, 'NX', 'PX', window) then return nil end
   return redis.call('GET', name)

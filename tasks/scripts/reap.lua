@@ -58,7 +58,7 @@ for i = 6, #ARGV do
       redis.call('ZREM', P .. 'queued:' .. list, member)
       local id, step, seq = string.match(member, '^(.*)%.(%d+)%.(%d+)$')
       local f = redis.call('HMGET', runkey(id), 's', 'x', 'q')
-      if f[1] == 'q' and f[2] == step and f[3] == seq then
+      if f[1] == 'q' and (f[2] or '0') == step and f[3] == seq then
         push(id)
         tell(VANISHED, id .. ' - vanished')
       end

@@ -32,13 +32,13 @@ def test_an_entry_survives_being_written(entry: JournalEntry, time: float) -> No
 
 
 def test_what_is_empty_takes_no_room() -> None:
-    assert json.loads(JournalEntry("start", "run").dump()) == {"n": "start", "r": "run"}
-    assert json.loads(JournalEntry("step", "run", step=0).dump()) == {"n": "step", "r": "run", "x": 0}
+    assert json.loads(JournalEntry("start", "run", "run").dump()) == {"n": "start", "r": "run"}
+    assert json.loads(JournalEntry("step", "run", "run", step=0).dump()) == {"n": "step", "r": "run", "x": 0}
 
 
 def test_fields_of_a_newer_version_are_passed_over() -> None:
     assert JournalEntry.load('{"n":"end","r":"run","new":1}', cursor="1", time=2.0) == JournalEntry(
-        "end", "run", time=2.0, cursor="1"
+        "end", "run", "run", time=2.0, cursor="1"
     )
 
 
