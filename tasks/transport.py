@@ -40,6 +40,7 @@ from lumia.ports import (
 )
 from lumia.routes import Plan, RouteTable
 from tasks import wire
+from tasks.connection import TimedConnection
 from tasks.scripts import Scripts
 
 PREFIX = "lumia:"
@@ -58,8 +59,9 @@ log = logging.getLogger("lumia")
 def connect(url: str, *, timeout: float = 5.0) -> Redis:
     """Return a client that retries briefly; `timeout` in seconds bounds one answer."""
     backoff = Retry(ExponentialBackoff(cap=0.5, base=0.05), 5)
+    plain = {"connection_class": TimedConnection} if url.startswith("redis://") else {}
     return Redis.from_url(url, socket_timeout=timeout, socket_connect_timeout=timeout, retry=backoff,
-                          health_check_interval=15, client_name="lumia")  # fmt: skip
+                          health_check_interval=15, client_name="lumia", **plain)  # fmt: skip
 
 
 class RedisTransport:
@@ -200,8 +202,9 @@ class RedisTransport:
         steps = tuple(wire.parse_record(f[f"S{n}"]) for n in range(1, int(f.get("S", 0)) + 1))
         children = tuple(f[f"K{n}"].decode() for n in range(1, int(f.get("K", 0)) + 1))
         return RunRecord(
-            run_id, text["n"] or wire.PIPE, text["i"], text["k"], text["o"] or run_id, text["c"], STATES[text["s"]], text["z"], text["y"],
-            int(f["b"]) / 1000, int(f.get("e", 0)) / 1000, steps, children, box.decode(), int(f.get("a", 0)),
+            run_id, text["n"] or wire.PIPE, text["i"], text["k"], text["o"] or run_id, text["c"],
+            STATES[text["s"]], text["z"], text["y"], int(f["b"]) / 1000, int(f.get("e", 0)) / 1000, steps, children,
+            box.decode(), int(f.get("a", 0)),
         )  # fmt: skip
 
     def wait(self, run_id: str, timeout: float) -> RunRecord:
@@ -276,7 +279,7 @@ class RedisTransport:
         """Return (type, value) of a store key."""
         name = f"{self.prefix}s:{key}"
         try:
-            value: bytes | None = self._bytes.get(name)
+            value: bytes | None = self._scripts.ask("GET", name)
         except ResponseError:
             return self._read_other(name)
         except _AWAY as error:
@@ -349,6 +352,7 @@ class RedisTransport:
 
     def close(self) -> None:
         """Release the connections."""
+        self._scripts.close()
         self.redis.close()
 
 

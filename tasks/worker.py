@@ -22,6 +22,7 @@ from tasks.events import TaskEvents
 from tasks.keeper import Keeper
 from tasks.queues import add_consumer, consume, shared
 from tasks.transport import RedisTransport
+from tasks.turns import Turns
 from tasks.watch import Watch, leave_after
 
 
@@ -39,6 +40,7 @@ class LumiaWorker:
         self._consumer: Any = None
         self._events: Any = None
         self._watch = Watch()
+        self._turns = Turns()
         self._ailing: dict[str, int] = {}
         self._explicit = False
         self._served: set[str] = set()
@@ -133,7 +135,7 @@ class LumiaWorker:
                 return "dropped: committed or claimed elsewhere"
             events = TaskEvents(self._dispatcher(hostname), claim)
             try:
-                with self._watch.over(events, bot.limits) as listener:
+                with self._turns.over(events) as quick, self._watch.over(quick, bot.limits) as listener:
                     bot.executor.process(claim, listener)
             finally:
                 events.send()

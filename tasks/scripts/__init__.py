@@ -10,6 +10,11 @@ from typing import Any
 
 from redis import Redis
 from redis.commands.core import Script
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import NoScriptError
+from redis.exceptions import TimeoutError as RedisTimeoutError
+
+from tasks.connection import Lines
 
 NAMES = ("start", "claim", "commit", "write", "cancel", "move", "heartbeat", "reap", "publish", "bury")
 _FOLDER = Path(__file__).parent
@@ -25,8 +30,29 @@ class Scripts:
 
     def __init__(self, redis: Redis, prefix: str) -> None:
         self._prefix = prefix
+        self._redis: Any = redis  # untyped in redis-py
+        self._lines = Lines(redis)
         self._scripts: dict[str, Script] = {name: redis.register_script(source(name)) for name in NAMES}
 
     def __call__(self, name: str, *args: Any) -> Any:
-        """Run script `name`; redis-py loads it first where the server doesn't know it."""
-        return self._scripts[name](args=[self._prefix, *args])
+        """Run script `name` on this thread's connection.
+
+        Where the server doesn't know it yet, or the connection has broken, redis-py loads it and tries again: a script
+        that is sent twice gives its first answer.
+        """
+        script = self._scripts[name]
+        try:
+            return self._lines.ask("EVALSHA", script.sha, 0, self._prefix, *args)
+        except (NoScriptError, RedisConnectionError, RedisTimeoutError, OSError):
+            return script(args=[self._prefix, *args])
+
+    def ask(self, *words: Any) -> Any:
+        """Send a plain command that only reads, on this thread's connection; tried again where that has broken."""
+        try:
+            return self._lines.ask(*words)
+        except (RedisConnectionError, RedisTimeoutError, OSError):
+            return self._redis.execute_command(*words)
+
+    def close(self) -> None:
+        """Close the threads' connections."""
+        self._lines.close()

@@ -1,0 +1,65 @@
+"""Connections for scripts: a thread has one of its own, and waits for an answer in one system call.
+
+redis-py's client takes a connection from its pool for every command, checks it, and measures what it does; Python's
+sockets with a timeout ask `poll` before every read and write. For the scripts, of which a message needs several, that
+costs more than executing them. So the kernel keeps the time, and each thread keeps its connection.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+import threading
+import weakref
+from typing import Any
+
+from redis import Redis
+from redis.connection import Connection
+from redis.exceptions import ConnectionError as RedisConnectionError
+
+
+class TimedConnection(Connection):
+    """A TCP connection whose reads and writes time out in the kernel (`SO_RCVTIMEO`), without a `poll` before each."""
+
+    def _connect(self) -> socket.socket:
+        sock: socket.socket = super()._connect()  # type: ignore[no-untyped-call]
+        seconds = self.socket_timeout
+        if seconds:
+            limit = struct.pack("ll", int(seconds), int(seconds % 1 * 1_000_000))
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
+            sock.settimeout(None)
+        return sock
+
+
+class Lines:
+    """The connections of a client's threads. A forked child makes its own."""
+
+    def __init__(self, redis: Redis) -> None:
+        self._pool = redis.connection_pool
+        self._mine = threading.local()
+        self._all: weakref.WeakSet[Any] = weakref.WeakSet()
+
+    def ask(self, *words: Any) -> Any:
+        """Send one command and return its answer; raises redis-py's errors, and leaves retrying to the caller."""
+        line = self._line()
+        try:
+            line.send_packed_command(line.pack_command(*words))
+            return line.read_response()
+        except (RedisConnectionError, OSError):
+            line.disconnect()
+            raise
+
+    def _line(self) -> Any:
+        mine = self._mine
+        pid = os.getpid()
+        if getattr(mine, "pid", None) != pid:
+            mine.line, mine.pid = self._pool.make_connection(), pid
+            self._all.add(mine.line)
+        return mine.line
+
+    def close(self) -> None:
+        """Close every thread's connection; one that is used again connects again."""
+        for line in list(self._all):
+            line.disconnect()
