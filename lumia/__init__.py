@@ -16,6 +16,7 @@ from lumia.context import annotate
 from lumia.effects import effect
 from lumia.errors import LumiaError
 from lumia.marks import Retry, command
+from lumia.recording import recorded
 from lumia.store import Store
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ __all__ = [
     "models",
     "payloads",
     "pipe",
+    "recorded",
     "runs",
     "runtime",
     "services",

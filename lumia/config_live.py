@@ -19,7 +19,9 @@ from lumia.config_env import overridden, variable
 from lumia.config_field import TABLE, Field, Findings, Keys, fit
 from lumia.config_file import Document, Stamp, parse, read, read_if_there, rewrite
 from lumia.config_schema import Schema, evaluate, secrets_in
+from lumia.context import here
 from lumia.errors import ConfigError, ConfigValueError
+from lumia.recording import observed
 
 CHECK_EVERY = 0.2
 """Seconds between two looks at a file; an access takes the look, no thread waits for changes."""
@@ -87,7 +89,16 @@ class LiveFile:
     # --- Reading ------------------------------------------------------------------------------------------------------
 
     def value(self, keys: Keys) -> Any:
-        """Return the value in force; raises `KeyError` for what is no setting."""
+        """Return the value in force; raises `KeyError` for what is no setting. In a step it is recorded for replay."""
+        if here() is None:
+            return self._value(keys)
+        name = f"{self.plugin}/{say.dotted(keys)}"
+        return observed("config", name, lambda: self._value(keys), hide=lambda: self._is_secret(keys))
+
+    def _is_secret(self, keys: Keys) -> bool:
+        return any(keys == place and field.hides(keys[-1]) for place, field in self.schema.leaves())
+
+    def _value(self, keys: Keys) -> Any:
         if time.monotonic() >= self._next_check:
             self.refresh()
         values = self._state.values

@@ -13,8 +13,11 @@ from lumia.errors import FlowError, PayloadError
 from lumia.journal import clean
 
 if TYPE_CHECKING:
+    from random import Random
+
     from lumia.box import Box
     from lumia.ports import Claim, RunRequest, StoreOp
+    from lumia.recording import Reads, Source
     from lumia.routes import PlanStep
     from lumia.runtime import Runtime
 
@@ -25,7 +28,8 @@ class StepContext:
 
     starts and writes wait for the commit; overlay holds the written values for reads of this step; notes go into the
     step's journal detail; arcs are inline runs to be executed after the commit; effects holds what each key was called
-    with and the wire text of its result ("" while it is unknown).
+    with and the wire text of its result ("" while it is unknown); figures sums tokens and cost of the calls made. reads
+    are recorded for replay; in a replay the player answers instead of the world. chance is where its ids come from.
     """
 
     runtime: Runtime
@@ -43,6 +47,10 @@ class StepContext:
     arcs: dict[str, Box[Any]] = field(default_factory=dict)
     effects: dict[str, tuple[Any, str]] = field(default_factory=dict)
     closed: bool = False
+    figures: dict[str, float] | None = None
+    reads: Reads | None = None
+    player: Source | None = None
+    chance: Random | None = None
 
     def ordinal(self) -> int:
         """Return the number of the next child of this step."""
@@ -52,6 +60,11 @@ class StepContext:
 MAX_NOTES = 16 * 1024
 
 _active: ContextVar[StepContext | None] = ContextVar("lumia_step", default=None)
+
+
+def here() -> StepContext | None:
+    """Return the step this code belongs to, also when that has ended, or None outside of handlers."""
+    return _active.get()
 
 
 def active(call: str = "this") -> StepContext | None:

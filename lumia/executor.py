@@ -21,6 +21,7 @@ from lumia.flow import Decision, Raised, Ran, Skipped, after
 from lumia.ids import child_id
 from lumia.journal import JournalEntry, clean, described
 from lumia.ports import Claim, Commit, DeadLetter, RunRequest, StepRecord
+from lumia.redaction import cleaned
 from lumia.routes import Plan, PlanStep
 
 if TYPE_CHECKING:
@@ -151,6 +152,8 @@ class Executor:
     def _run(self, claim: Claim, step: PlanStep, arc: Box[Any] | None, *, behind: bool) -> _Result:
         plugin = step.handler.partition(".")[0]
         context = StepContext(self._bot, claim, step, plugin)
+        if self._bot.player is not None:
+            context.player = self._bot.player(claim)
         if claim.overdue >= step.retry.attempts:
             limit = step.timeout or self._bot.limits.step_timeout
             late = (
@@ -239,9 +242,12 @@ class Executor:
         return follower.queue == step.queue and not follower.hard and not step.hard
 
     def _entry(self, claim: Claim, step: PlanStep, done: _Result, record: StepRecord) -> JournalEntry:
-        redact = self._bot.redact
-        notes = done.context.notes.items()
-        detail = {name: redact(note) if isinstance(note, str) else note for name, note in notes}
+        context = done.context
+        detail = dict(cleaned(context.notes, self._bot.redact)[0]) if context.notes else {}
+        if context.figures is not None:
+            detail = {**context.figures, **detail}
+        if context.reads is not None:
+            detail |= context.reads.detail(self._bot.redact)
         if done.trace:
             detail["trace"] = done.trace
         if claim.cause:

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from lumia.config import ConfigStore
     from lumia.loader import Handler, PluginSet
     from lumia.models import Models
+    from lumia.ports import Claim
+    from lumia.recording import Source
     from lumia.services import Services
 
 _here: ContextVar[Runtime | None] = ContextVar("lumia_bot", default=None)
@@ -77,7 +79,8 @@ class Table:
 class Runtime:
     """One bot in one process.
 
-    worker: this process's name in claims and the journal. draining: it takes no more runs than it has.
+    worker: this process's name in claims and the journal. draining: it takes no more runs than it has. player: gives,
+    in a replay, what answers the steps of a claim instead of the world; None for a claim lets them use it.
     """
 
     root: Path
@@ -96,6 +99,7 @@ class Runtime:
     log: logging.Logger = field(default_factory=lambda: logging.getLogger("lumia"))
     handlers: dict[str, Loaded] = field(default_factory=dict)
     draining: bool = False
+    player: Callable[[Claim], Source | None] | None = None
     _table: Table | None = None
     _loop: AsyncLoop | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from lumia.context import StepContext, active
 from lumia.errors import NotRunningError, StoreError
 from lumia.marks import is_seconds
+from lumia.recording import observed
 
 if TYPE_CHECKING:
     from lumia.ports import StoreOp
@@ -130,8 +131,8 @@ class Store:
         step = active("lumia.store")
         if step is not None and name in step.overlay:
             return step.overlay[name]
-        found: tuple[str, Any] = _transport(step).read(name)
-        return found
+        kind, value = observed("store", name, lambda: _transport(step).read(name))
+        return kind, value
 
     def _write(self, op: StoreOp, seen: tuple[str, Any]) -> None:
         step = active("lumia.store")

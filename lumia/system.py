@@ -11,9 +11,11 @@ import time
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from lumia.context import here
 from lumia.errors import PayloadError
 from lumia.ids import timed_id
 from lumia.marks import MAX_NAME, is_name
+from lumia.recording import inner, observed
 
 if TYPE_CHECKING:
     from lumia.store import Store
@@ -66,24 +68,39 @@ def _clock() -> Clock:
 
 
 def now() -> float:
-    """Return the seconds since 1970."""
-    return _clock().now()
+    """Return the seconds since 1970; in a step they are recorded, and a replay gives them again."""
+    if here() is None:
+        return _clock().now()
+    seconds: float = observed("now", "", _clock().now)
+    return seconds
 
 
 def monotonic() -> float:
-    """Return seconds that never go back, for measuring durations."""
+    """Return seconds that never go back, for measuring durations; not recorded."""
     return _clock().monotonic()
 
 
 def random() -> float:
-    """Return a random number in [0, 1)."""
-    return _clock().random()
+    """Return a random number in [0, 1); in a step the same one in every replay, so never use it for a secret."""
+    chance = _chance()
+    return _clock().random() if chance is None else chance.random()
 
 
 def new_id() -> str:
-    """Return a new time-sortable id of 22 characters."""
-    clock = _clock()
-    return timed_id(clock.now(), clock.noise())
+    """Return a new time-sortable id of 22 characters; in a step the same one in every replay, so it is no secret."""
+    chance = _chance()
+    return timed_id(now(), _clock().noise() if chance is None else chance.getrandbits(60))
+
+
+def _chance() -> _random.Random | None:
+    """Return the running step's source of chance: it follows from (run, step, attempt), which a replay has too."""
+    step = here()
+    if step is None or step.closed or inner():
+        return None
+    if step.chance is None:
+        of = step.claim if step.player is None else step.player.recording
+        step.chance = _random.Random(f"{of.run_id}/{of.step}/{of.attempt}")
+    return step.chance
 
 
 @dataclass(frozen=True)

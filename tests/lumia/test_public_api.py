@@ -16,8 +16,8 @@ import lumia
 
 NAMES = [
     "Box", "LumiaError", "Retry", "__version__", "annotate", "blobs", "command", "config", "context", "cron", "effect",
-    "errors", "event", "gateway", "models", "payloads", "pipe", "runs", "runtime", "services", "store", "system",
-    "testing", "utils", "web",
+    "errors", "event", "gateway", "models", "payloads", "pipe", "recorded", "runs", "runtime", "services", "store",
+    "system", "testing", "utils", "web",
 ]  # fmt: skip
 
 CALLS = {
@@ -44,6 +44,7 @@ CALLS = {
     "pipe.on": "id, priv, *, queue, retry, timeout, hard",
     "pipe.on_re": "glob, priv, *, queue, retry, timeout, hard",
     "pipe.start": "id, content, *, key, dedup, detach, delay, priority, also",
+    "recorded": "kind, name, call, *args, **kwargs",
     "runs.cursor": "",
     "runs.result": "run_id",
     "runs.tail": "after, timeout, limit",
