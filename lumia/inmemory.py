@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from lumia.errors import PayloadError, RunTimeoutError, StaleClaimError, StaleRoutesError, UnknownRunError
+from lumia.inmemory_effects import Ledger, LedgerPort
 from lumia.inmemory_run import Run
 from lumia.inmemory_store import Values
 from lumia.journal import JournalEntry, clean
@@ -21,7 +22,6 @@ from lumia.ports import (
     Claim,
     Commit,
     DeadLetter,
-    EffectRecord,
     Health,
     Limits,
     RunRecord,
@@ -40,7 +40,7 @@ MAX_FINISHED = 20_000
 """Finished runs that are kept at most, however short the time they are to be kept."""
 
 
-class InMemoryTransport:
+class InMemoryTransport(LedgerPort):
     """Implements `lumia.ports.Transport`. Safe for threads; nothing outlives the object."""
 
     def __init__(self, limits: Limits | None = None, clock: Clock | None = None) -> None:
@@ -56,7 +56,7 @@ class InMemoryTransport:
         self._inner: dict[str, deque[str]] = {}
         self._inner_active: dict[str, str] = {}
         self._dedup: dict[str, tuple[str, float]] = {}
-        self._effects: dict[str, dict[str, EffectRecord]] = {}
+        self._effects = Ledger(self._is_live, self._log)
         self._values = Values(self.clock)
         self._journal: deque[JournalEntry] = deque()
         self._dead: deque[DeadLetter] = deque(maxlen=10_000)
@@ -291,7 +291,7 @@ class InMemoryTransport:
         oldest = self.clock.now() - self.limits.keep_runs
         while len(self._finished) > MAX_FINISHED or self._runs[self._finished[0]].ended < oldest:
             gone = self._finished.popleft()
-            self._effects.pop(gone, None)
+            self._effects.forget(gone)
             del self._runs[gone]
 
     # --- asking
@@ -326,17 +326,9 @@ class InMemoryTransport:
             self._changed.notify_all()
             return True
 
-    def effect(self, run_id: str, name: str) -> EffectRecord | None:
-        """Return the ledger's record of an effect."""
-        with self._changed:
-            return self._effects.get(run_id, {}).get(name)
-
-    def record_effect(self, run_id: str, name: str, record: EffectRecord, entry: JournalEntry | None) -> None:
-        """Write intent or result of an effect."""
-        with self._changed:
-            self._effects.setdefault(run_id, {})[name] = record
-            if entry is not None:
-                self._log(entry)
+    def _is_live(self, run_id: str, step: int, token: int) -> bool:
+        run = self._runs.get(run_id)
+        return run is not None and (run.state, run.step, run.token) == ("claimed", step, token)
 
     def read(self, key: str) -> tuple[str, Any]:
         """Return (type, value) of a store key."""
@@ -396,7 +388,8 @@ class InMemoryTransport:
 
     def health(self) -> Health:
         """Tell whether the transport works."""
-        return Health(not self._closing, workers=tuple(thread.name for thread in self._threads))
+        counters = {"stale effects": self._effects.stale} if self._effects.stale else {}
+        return Health(not self._closing, workers=tuple(thread.name for thread in self._threads), counters=counters)
 
     # --- driving
 

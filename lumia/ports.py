@@ -170,11 +170,37 @@ class RunRecord:
 
 @dataclass(frozen=True)
 class EffectRecord:
-    """A recorded call. state: intended, done or failed. value: JSON text of the result."""
+    """A recorded call. value: wire text of the result (see `lumia.compressed`), or the reason when there is none.
+
+    state: `intended` while a try makes it, `done`, `failed` (it raised; it may be made again), or `unknown` (its try
+    ended without a result). token, run_id, step: the try that wrote it; no token when it was settled by hand.
+    """
 
     state: str
     value: str = ""
     policy: str = "retry"
+    token: int = 0
+    run_id: str = ""
+    step: int = 0
+
+
+@dataclass(frozen=True)
+class EffectUse:
+    """A use of an effect by a claimed step. run_id, name: its place in the ledger, "step:key" of the run it belongs to.
+
+    entry: what journal entries about it have in common; their outcome and reason are added.
+    """
+
+    run_id: str
+    name: str
+    policy: str
+    entry: JournalEntry
+
+
+LOST = "the try before ended without a result"
+"""Why an intent that another try left is `unknown`."""
+HELD = "its outcome is unknown and its policy is 'hold'"
+REPLAYED = "recorded by an earlier try"
 
 
 @dataclass(frozen=True)
@@ -237,8 +263,28 @@ class Transport(Protocol):
     def effect(self, run_id: str, name: str) -> EffectRecord | None:
         """Return the ledger's record of an effect."""
 
-    def record_effect(self, run_id: str, name: str, record: EffectRecord, entry: JournalEntry | None) -> None:
-        """Write intent or result of an effect."""
+    def begin_effect(self, claim: Claim, use: EffectUse) -> EffectRecord | None:
+        """Return the recorded result, or write the intent and return None: the call may be made now.
+
+        An intent that another try left is unknown, which is journaled; with the policy `hold`, of now or then, the
+        record is returned in that state. Raises `StaleClaimError`, and writes nothing, when the claim is lost.
+        """
+
+    def end_effect(self, claim: Claim, use: EffectUse, record: EffectRecord, entry: JournalEntry) -> bool:
+        """Write what a begun call came to, with its journal entry; re-sending it writes nothing more.
+
+        A lost claim's news is written, too, while no other try has begun the call; else it is discarded, counted in
+        "stale effects", and the answer is False.
+        """
+
+    def settle_effect(self, run_id: str, name: str, record: EffectRecord, entry: JournalEntry) -> None:
+        """Write by hand what became of an effect that is unknown; raises `EffectError` when it isn't."""
+
+    def effects(self, run_id: str = "", limit: int = 100) -> list[tuple[str, str, EffectRecord]]:
+        """Return (run, "step:key", record) of a run's effects, else of those `hold` effects that have no result.
+
+        An intent whose try is gone is shown as unknown.
+        """
 
     def read(self, key: str) -> tuple[str, Any]:
         """Return (type, value) of a store key.

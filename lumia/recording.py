@@ -50,7 +50,8 @@ class Read:
 class Made:
     """What became of one use of an effect. outcome: done, failed, unknown or held; value: Box wire text when done.
 
-    error: the name of the exception's class when it failed. args: digest of the arguments. hidden: see `Read`.
+    error: "module:class" of the exception when the call raised. args: digest of the arguments. hidden: see `Read`.
+    figures: model, tokens and cost of a call that was made in this try.
     """
 
     key: str
@@ -61,6 +62,7 @@ class Made:
     kind: str = "call"
     args: str = ""
     hidden: bool = False
+    figures: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -310,19 +312,21 @@ def _effects(step: JournalEntry, entries: Iterable[JournalEntry]) -> Iterator[Ma
         mine = (entry.run_id, entry.step, entry.attempt) == (step.run_id, step.step or 0, step.attempt)
         if mine and "inside" not in entry.detail and not _is_news_of_another(entry):
             result = results.get(place, entry) if entry.outcome == "replayed" else entry
-            yield _made(key, result)
+            yield _made(key, result, paid=result is entry)
         if entry.outcome == "done":
             results[place] = entry
 
 
 def _is_news_of_another(entry: JournalEntry) -> bool:
-    """Tell whether an entry tells what an earlier try left, which this one went on from."""
-    return entry.outcome == "unknown" and bool(entry.detail.get("lost"))
+    """Tell whether an entry is of a call that an earlier try has begun: this one's has an error, or a result."""
+    return entry.outcome == "unknown" and "error" not in entry.detail
 
 
-def _made(key: str, entry: JournalEntry) -> Made:
+def _made(key: str, entry: JournalEntry, *, paid: bool) -> Made:
     detail = entry.detail
+    figures = {name: detail[name] for name in ("model", "tokens_in", "tokens_out", "cost") if name in detail}
     return Made(
         key, entry.outcome, str(detail.get("value", "")), entry.reason, str(detail.get("error", "")),
         str(detail.get("kind", "call")), str(detail.get("args", "")), bool(detail.get("hidden")),
+        figures if paid else {},
     )  # fmt: skip

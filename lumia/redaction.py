@@ -84,7 +84,7 @@ def _is_innocent(text: str, redact: Redact) -> bool:
 def _dill_has_secrets(wire: str, redact: Redact) -> bool:
     import pickletools
 
-    arguments = [given for _, given, _ in pickletools.genops(a2b_base64(json.loads(wire)["d"]))]
+    arguments: list[Any] = [given for _, given, _ in pickletools.genops(a2b_base64(json.loads(wire)["d"]))]
     texts = [given.decode("utf-8", "replace") if isinstance(given, bytes) else given for given in arguments]
     texts = [text for text in texts if isinstance(text, str)]
     joined = "\n".join(texts)

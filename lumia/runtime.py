@@ -24,6 +24,8 @@ from lumia.routes import DEFAULT_RETRY, PlanStep, Route, RouteIndex, RouteTable,
 from lumia.system import Clock, RealClock
 
 if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
+
     from lumia.blobs import Blobs
     from lumia.box import Box
     from lumia.config import ConfigStore
@@ -35,6 +37,9 @@ if TYPE_CHECKING:
 
 _here: ContextVar[Runtime | None] = ContextVar("lumia_bot", default=None)
 _process: list[Runtime] = []
+
+
+LEDGER_THREADS = 4
 
 
 def active() -> Runtime | None:
@@ -102,6 +107,7 @@ class Runtime:
     player: Callable[[Claim], Source | None] | None = None
     _table: Table | None = None
     _loop: AsyncLoop | None = None
+    _beside: ThreadPoolExecutor | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
@@ -169,6 +175,15 @@ class Runtime:
                 self._loop = AsyncLoop()
         return self._loop.run(coroutine, limit, handler)
 
+    def beside(self) -> ThreadPoolExecutor:
+        """Return the threads in which async handlers have the ledger written, so that the event loop goes on."""
+        with self._lock:
+            if self._beside is None:
+                from concurrent.futures import ThreadPoolExecutor
+
+                self._beside = ThreadPoolExecutor(LEDGER_THREADS, "lumia-ledger")
+        return self._beside
+
     def activate(self) -> Runtime:
         """Make this the process's bot."""
         _process.append(self)
@@ -194,6 +209,8 @@ class Runtime:
         self.deactivate()
         with ExitStack() as last:
             last.callback(self.transport.close)
+            if self._beside is not None:
+                last.callback(self._beside.shutdown)
             if self._loop is not None:
                 last.callback(self._loop.close)
             if self.plugins is not None:

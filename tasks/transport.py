@@ -30,7 +30,6 @@ from lumia.ports import (
     Claim,
     Commit,
     DeadLetter,
-    EffectRecord,
     Health,
     Limits,
     RunRecord,
@@ -41,11 +40,11 @@ from lumia.ports import (
 from lumia.routes import Plan, RouteTable
 from tasks import wire
 from tasks.connection import TimedConnection
+from tasks.ledger import LedgerPort
 from tasks.scripts import Scripts
 
 PREFIX = "lumia:"
 STATES = {"w": "waiting", "q": "queued", "c": "claimed", "d": "delayed", "e": "ended", "f": "finished", "n": "queued"}
-EFFECT_TTL = 7 * 24 * 3600
 FRESH_SECONDS = 5.0
 PATIENCE_SECONDS = 60.0
 """How long a process that has work at stake waits for Redis to come back."""
@@ -64,7 +63,7 @@ def connect(url: str, *, timeout: float = 5.0) -> Redis:
                           health_check_interval=15, client_name="lumia", **plain)  # fmt: skip
 
 
-class RedisTransport:
+class RedisTransport(LedgerPort):
     """Implements `lumia.ports.Transport` on one Redis or Valkey primary."""
 
     def __init__(self, redis: Redis, *, worker: str, limits: Limits | None = None, prefix: str = PREFIX) -> None:
@@ -252,28 +251,6 @@ class RedisTransport:
         if answer == b"unknown":
             raise UnknownRunError(f"run {run_id} is unknown here, or ended longer ago than runs are kept")
         return bool(answer != b"ended")
-
-    def effect(self, run_id: str, name: str) -> EffectRecord | None:
-        """Return the ledger's record of an effect."""
-        text = self._asked("hget", self._key("fx", run_id), name)
-        return EffectRecord(**json.loads(text)) if text else None
-
-    def record_effect(self, run_id: str, name: str, record: EffectRecord, entry: JournalEntry | None) -> None:
-        """Write intent or result of an effect."""
-        key = self._key("fx", run_id)
-        text = json.dumps({"state": record.state, "value": record.value, "policy": record.policy})
-        try:
-            with self.redis.pipeline(transaction=True) as batch:
-                batch.hset(key, name, text)
-                batch.expire(key, EFFECT_TTL)
-                if entry is not None:
-                    limit = self.limits.journal_entries
-                    batch.xadd(f"{self.prefix}journal", {"j": entry.dump()}, maxlen=limit, approximate=True)
-                batch.execute()
-        except _AWAY as error:
-            raise BackendUnavailableError(
-                f"Redis does not answer, so effect {name!r} is not recorded: {error}"
-            ) from error
 
     def read(self, key: str) -> tuple[str, Any]:
         """Return (type, value) of a store key."""

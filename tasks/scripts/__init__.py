@@ -1,6 +1,7 @@
 """The Lua scripts: start, claim, commit and the few that serve them.
 
-Each is a file of its own; `lib.lua` is put in front of every one of them.
+Each is a file of its own; `lib.lua` is put in front of every one of them, and `effects.lua` of
+those of the effect ledger.
 """
 
 from __future__ import annotations
@@ -16,13 +17,15 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from tasks.connection import Lines
 
-NAMES = ("start", "claim", "commit", "write", "cancel", "move", "heartbeat", "reap", "publish", "bury")
+EFFECTS = ("effect_begin", "effect_end", "effect_settle", "effect_list")
+NAMES = ("start", "claim", "commit", "write", "cancel", "move", "heartbeat", "reap", "publish", "bury", *EFFECTS)
 _FOLDER = Path(__file__).parent
 
 
 def source(name: str) -> str:
     """Return the full text of a script."""
-    return (_FOLDER / "lib.lua").read_text() + (_FOLDER / f"{name}.lua").read_text()
+    files = ("lib", "effects", name) if name in EFFECTS else ("lib", name)
+    return "".join((_FOLDER / f"{file}.lua").read_text() for file in files)
 
 
 class Scripts:

@@ -11,7 +11,7 @@ import pytest
 import lumia
 from lumia.errors import ArcError, RunTimeoutError, StaleClaimError, StoreError, UnknownRunError
 from lumia.ids import LENGTH
-from lumia.ports import EffectRecord, RunRequest, StoreOp
+from lumia.ports import RunRequest, StoreOp
 from lumia.routes import RouteTable
 from lumia.system import new_id
 from tests.conformance.conftest import Probe
@@ -147,14 +147,6 @@ def test_lists_keep_their_newest_items(bot: Probe) -> None:
     assert store.items("short", scope=bot.scope, last=1) == [9]
     with pytest.raises(StoreError, match="holds a list"):
         store.get("short", scope=bot.scope)
-
-
-def test_effects_are_recorded_with_their_state(bot: Probe) -> None:
-    transport = bot.runtime.transport
-    run = new_id()
-    assert transport.effect(run, "0:pay") is None
-    transport.record_effect(run, "0:pay", EffectRecord("intended", "", "hold"), None)
-    assert transport.effect(run, "0:pay") == EffectRecord("intended", "", "hold")
 
 
 def test_unknown_runs_are_named(bot: Probe) -> None:

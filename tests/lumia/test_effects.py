@@ -10,7 +10,8 @@ import pytest
 
 import lumia
 from lumia.errors import EffectError
-from lumia.ports import EffectRecord
+from lumia.journal import JournalEntry
+from lumia.ports import EffectUse
 from lumia.testing import Bot
 from tests.support.wait import until
 
@@ -114,7 +115,7 @@ def test_a_call_that_fails_is_made_again_by_the_retry() -> None:
     entries = [entry for entry in bot.transport.tail("0", 0, 99) if entry.kind == "effect"]
     assert [entry.outcome for entry in entries] == ["failed", "failed", "done"]
     assert entries[0].reason == "OSError: the world is away"
-    assert entries[0].detail == {"effect": "pay", "kind": "call"}
+    assert entries[0].detail == {"effect": "pay", "kind": "call", "policy": "retry", "error": "builtins:OSError"}
     assert [entry.attempt for entry in entries] == [1, 2, 3]
 
 
@@ -125,8 +126,10 @@ def test_a_call_at_most_once_is_not_made_again_after_it_failed() -> None:
     assert "its policy is 'hold'" in result.reason and "check the outside world" in result.reason
     assert "test.acts" in result.reason and result.run_id in result.reason
     assert [letter.attempts for letter in bot.dead] == [2]
-    (entry,) = [entry for entry in bot.transport.tail("0", 0, 99) if entry.kind == "effect"]
-    assert (entry.outcome, entry.reason) == ("failed", "OSError: the world is away")
+    assert f"lumia effects settle {result.run_id} '0:pay' --done JSON" in result.reason
+    made, held = [entry for entry in bot.transport.tail("0", 0, 99) if entry.kind == "effect"]
+    assert (made.outcome, made.reason) == ("unknown", "OSError: the world is away")
+    assert (held.outcome, held.attempt) == ("held", 2)
 
 
 def lost(policy: str, policy_now: str) -> tuple[Any, World]:
@@ -139,8 +142,10 @@ def lost(policy: str, policy_now: str) -> tuple[Any, World]:
 
     with Bot(acts) as bot:
         run_id = lumia.pipe.start("it", lumia.Box.any(1))
-        bot.transport._runs[run_id].attempt = 1
-        bot.transport.record_effect(run_id, "0:pay", EffectRecord("intended", "", policy), None)
+        claim = bot.transport.take()
+        assert claim is not None
+        bot.transport.begin_effect(claim, EffectUse(run_id, "0:pay", policy, JournalEntry("effect", run_id)))
+        bot.transport._push(bot.transport._runs[run_id])
         bot.settle()
         return lumia.runs.result(run_id), world
 

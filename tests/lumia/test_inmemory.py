@@ -14,7 +14,7 @@ from lumia import inmemory
 from lumia.errors import RunTimeoutError, StaleClaimError, StaleRoutesError, StoreError, UnknownRunError
 from lumia.inmemory import InMemoryTransport
 from lumia.journal import JournalEntry
-from lumia.ports import Claim, Commit, DeadLetter, EffectRecord, Limits, RunRequest, StepRecord, StoreOp
+from lumia.ports import Claim, Commit, DeadLetter, EffectUse, Limits, RunRequest, StepRecord, StoreOp
 from lumia.routes import Plan, PlanStep, Route, RouteTable
 from lumia.testing import Bot, ManualClock
 from tests.support.wait import until
@@ -357,8 +357,11 @@ def test_ended_runs_and_their_effects_are_kept_for_the_time_that_is_set(
     transport: InMemoryTransport, clock: ManualClock
 ) -> None:
     transport.limits = Limits(keep_runs=60)
-    transport.record_effect("a", "0:pay", EffectRecord("done"), None)
-    ended(transport, "a")
+    transport.start([request("a")])
+    claim = taken(transport)
+    transport.begin_effect(claim, EffectUse("a", "0:pay", "retry", JournalEntry("effect", "a")))
+    transport.commit(claim, done(claim))
+    assert transport.effect("a", "0:pay") is not None
     clock.move(61)
     transport.start([request("still running")])
     assert transport.run("a") is not None
