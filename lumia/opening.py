@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,14 @@ from lumia import __version__, finder, system
 from lumia.blobs import Blobs
 from lumia.box import set_limit
 from lumia.config import ConfigStore
+from lumia.config_live import CHECK_EVERY
 from lumia.effects import effect
 from lumia.errors import BackendUnavailableError, ConfigError
 from lumia.loader import Loader, PluginSet, discover
 from lumia.models import Models
 from lumia.paths import base, find_root
 from lumia.ports import Limits, Transport
+from lumia.recording import recorded
 from lumia.runtime import Runtime
 from lumia.secrets import load_secret, redact
 from lumia.services import Services
@@ -126,6 +129,7 @@ def _models(config: ConfigStore) -> Models:
         config.table("models"),
         os.environ,
         effect=effect,
+        recorded=recorded,
         clock=system.now,
         random=system.random,
         bot_name=config.core.bot.name,
@@ -137,10 +141,17 @@ def _redactor(secret: bytes, config: ConfigStore) -> Callable[[str], str]:
         value for name, value in os.environ.items() if name.endswith(("_KEY", "_TOKEN", "_SECRET")) and len(value) > 7
     ]
 
+    hidden: tuple[str, ...] = ()
+    until = 0.0
+
     def clean(text: str) -> str:
+        nonlocal hidden, until
         if not text:
             return text
-        shown: Any = redact(text, [*known, secret.hex(), *config.known_secrets()])
+        if time.monotonic() >= until:
+            # Asking every settings file costs more than all the rest; they look for changes as rarely themselves.
+            hidden, until = (*known, secret.hex(), *config.known_secrets()), time.monotonic() + CHECK_EVERY
+        shown: Any = redact(text, hidden)
         return str(shown)
 
     return clean

@@ -52,9 +52,10 @@ def call_back(content: lumia.Box[dict[str, str]]) -> None:
     headers = {
         "Content-Type": "application/json",
         "X-Lumia-Delivery": call["delivery"],
+        "Idempotency-Key": call["delivery"],
         source.SIGNATURE: origin.signature(data),
     }
-    lumia.effect("callback", callback.post, call["url"], data, headers, origin.callback_hosts, kind="http")
+    lumia.effect("callback", callback.post, call["url"], data, headers, origin.callback_hosts, kind="send")
 
 
 def _letter(value: Any) -> str:

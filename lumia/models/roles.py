@@ -41,7 +41,10 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Plan:
-    """A role resolved: the models to try in order, seconds each may take, and what is wrong, if anything."""
+    """A role resolved: the models to try in order, seconds each may take, and what is wrong, if anything.
+
+    identity: digest of what makes its answers these models' answers; a replay has that of the recorded run.
+    """
 
     role: str
     source: str
@@ -49,6 +52,7 @@ class Plan:
     timeout: float = DEFAULT_TIMEOUT
     settings: Mapping[str, Any] = field(default_factory=dict)
     problem: str | None = None
+    identity: str = ""
 
 
 @dataclass(frozen=True)

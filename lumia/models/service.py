@@ -27,7 +27,8 @@ class Models:
     """The model roles of one bot.
 
     `settings` is the `[models]` section, read at every call, so a changed config takes effect at once. `environ` is
-    where names and keys are looked up. `effect` records every call (`lumia.effect`); without it calls are just made.
+    where names and keys are looked up. `effect` records every call (`lumia.effect`), `recorded` which models it was for
+    (`lumia.recorded`); without them calls are just made.
     `clock` returns seconds since the epoch and `random` a number in [0, 1). Building it touches no network.
     """
 
@@ -37,12 +38,14 @@ class Models:
         environ: Mapping[str, str],
         *,
         effect: Effect | None = None,
+        recorded: Callable[..., Any] | None = None,
         clock: Callable[[], float] | None = None,
         random: Callable[[], float] | None = None,
         bot_name: str = "Lumia",
     ) -> None:
         self._settings, self._environ = settings, environ
         self._effect = effect or _just_call
+        self._recorded = recorded or _just_read
         self._clock = clock or time.time
         self._random = random or (lambda: 0.5)
         self._bot_name = bot_name
@@ -114,7 +117,7 @@ class Models:
             began = time.perf_counter()
             return _offline_vectors(plan, cleaned, began) or _bridge().run(self._embed(plan, cleaned, began))
 
-        data = self._effect(key or _embed_key(plan, cleaned), call, policy="retry", kind="model")
+        data = self._effect(key or _embed_key(plan, cleaned), call, policy="retry", kind="embed")
         return unpack_vectors(data["vectors"])
 
     async def aembed(self, texts: Sequence[str], role: str = EMBEDDING, *, key: str | None = None) -> list[list[float]]:
@@ -128,7 +131,7 @@ class Models:
                 made = await _bridge().arun(self._embed(plan, cleaned, began))
             return made
 
-        data = await self._effect(key or _embed_key(plan, cleaned), call, policy="retry", kind="model")
+        data = await self._effect(key or _embed_key(plan, cleaned), call, policy="retry", kind="embed")
         return unpack_vectors(data["vectors"])
 
     def _prepare_embed(self, texts: Sequence[str], role: str) -> tuple[Plan, list[str]]:
@@ -155,9 +158,9 @@ class Models:
 
     def _plan(self, role: str, override: str | None) -> Plan:
         plan = resolve(role, self._settings, self._environ, override)
-        if problem := plan.problem or plan.candidates[0].problem:
-            raise ModelConfigError(f"model role {role} ({plan.source}): {problem}")
-        return plan
+        # Recorded, so that a replay finds the recorded answers without the keys and variables of the bot that ran.
+        name = f"{role} {override}" if override else role
+        return replace(plan, identity=self._recorded("model", name, lambda: _identity(plan)))
 
     def _run(self, plan: Plan, request: Request) -> dict[str, Any]:
         if plan.candidates[0].offline:
@@ -226,6 +229,10 @@ def _just_call(_key: str, call: Callable[[], Any], **_options: Any) -> Any:
     return call()
 
 
+def _just_read(_kind: str, _name: str, call: Callable[[], Any]) -> Any:
+    return call()
+
+
 def _nobody(plan: Plan, failed: list[str]) -> ModelError:
     tried = "; ".join(failed)
     return ModelError(
@@ -264,9 +271,18 @@ def _embed_key(plan: Plan, texts: list[str]) -> str:
     return _digest(plan, [texts, dict(plan.settings)])
 
 
+def _identity(plan: Plan) -> str:
+    """Return what makes an answer these models' answer; raises `ModelConfigError` when the role can't work."""
+    if problem := plan.problem or plan.candidates[0].problem:
+        raise ModelConfigError(f"model role {plan.role} ({plan.source}): {problem}")
+    return _hashed([candidate.identity() for candidate in plan.candidates])
+
+
 def _digest(plan: Plan, content: list[Any]) -> str:
+    return f"model:{plan.role}:{_hashed([plan.role, plan.identity, *content])}"
+
+
+def _hashed(whole: list[Any]) -> str:
     from hashlib import blake2b
 
-    whole = [plan.role, [candidate.identity() for candidate in plan.candidates], *content]
-    digest = blake2b(json.dumps(whole, sort_keys=True, default=repr).encode(), digest_size=16).hexdigest()
-    return f"model:{plan.role}:{digest}"
+    return blake2b(json.dumps(whole, sort_keys=True, default=repr).encode(), digest_size=16).hexdigest()

@@ -24,7 +24,7 @@ end
 -- Whether the try (run, step, token) holds its claim.
 local function live(run, step, token)
   local f = redis.call('HMGET', runkey(run), 's', 'x', 't')
-  return f[1] == 'c' and f[2] == step and f[3] == token
+  return f[1] == 'c' and (f[2] or '0') == step and f[3] == token
 end
 
 local function same_try(r, run, step, token)
