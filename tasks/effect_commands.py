@@ -1,0 +1,72 @@
+"""`lumia effects list | settle`: calls to the outside world whose outcome nobody knows, and what an operator found."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+import typer
+
+from lumia.cli import output
+from lumia.cli.opened import opened
+from lumia.marks import command
+from lumia.settling import settle_done, settle_failed, shown
+
+
+@command("effects list", help="List the effects of a run, or all that are held and have no result.")
+def effects_list(
+    run: Annotated[str, typer.Argument(metavar="[RUN]", help="A run's id; all held ones without it.")] = "",
+    limit: Annotated[int, typer.Option("--limit", min=1, help="At most so many.")] = 100,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON for a machine.")] = False,
+) -> int:
+    """List a run's effects, or those of policy 'hold' that were begun and have no result; secrets are hidden.
+
+    Example: lumia effects list 01m7zv0k3q8r2s5t6v7w8x
+    """
+    with opened() as bot:
+        found: list[dict[str, Any]] = [
+            {"run": run_id, "effect": name, "state": record.state, "policy": record.policy, "value": shown(bot, record)}
+            for run_id, name, record in bot.transport.effects(run, limit)
+        ]
+    if as_json:
+        output.data(found)
+    elif found:
+        rows = [[one["run"], one["effect"], one["state"], one["policy"], _short(one["value"])] for one in found]
+        output.table(["RUN", "EFFECT", "STATE", "POLICY", "RESULT"], rows)
+    else:
+        output.note(f"run {run} has no effects in the ledger" if run else "no effect is held without a result")
+    return 0
+
+
+@command("effects settle", help="Say what became of an effect whose outcome is unknown.")
+def effects_settle(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="The run, as the dead letter or the list names it.")],
+    effect: Annotated[str, typer.Argument(metavar="STEP:KEY", help="The effect, e.g. '0:charge'.")],
+    done: Annotated[str | None, typer.Option("--done", metavar="JSON", help="It was made, with this result.")] = None,
+    failed: Annotated[bool, typer.Option("--failed", help="It was not made: the next try makes it.")] = False,
+) -> int:
+    """Record what you found out; then retry the dead letter, and the step goes on with it.
+
+    Example: lumia effects settle 01m7zv0k3q8r2s5t6v7w8x 0:charge --done '{"receipt": 17}'
+    """
+    if (done is None) is not failed:
+        raise typer.BadParameter("say one of --done JSON (it was made) and --failed (it was not)")
+    with opened() as bot:
+        if done is None:
+            settle_failed(bot, run, effect)
+        else:
+            settle_done(bot, run, effect, _value(done))
+    output.note(f"{effect} of {run} is settled as {'failed' if failed else 'done'}; retry its dead letter to go on")
+    return 0
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"--done takes JSON, e.g. '{{\"receipt\": 17}}' or null: {error}") from None
+
+
+def _short(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 60 else text[:59] + "…"
