@@ -35,7 +35,9 @@ def settle_failed(bot: Runtime, run_id: str, name: str, reason: str = "") -> Non
 def _settle(bot: Runtime, run_id: str, name: str, record: EffectRecord, reason: str, detail: dict[str, Any]) -> None:
     index, _, key = name.partition(":")
     if not index.isdecimal() or not key:
-        raise EffectError(f"an effect is named STEP:KEY, e.g. '0:charge', got {name!r}; `lumia effects list` shows them")
+        raise EffectError(
+            f"an effect is named STEP:KEY, e.g. '0:charge', got {name!r}; `lumia effects list` shows them"
+        )
     run = bot.transport.run(run_id)
     root, id_, lane = (run.root_id, run.id, run.key) if run is not None else ("", "", "")
     about = {"effect": key, "by": "hand", **detail}
