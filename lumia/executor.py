@@ -245,7 +245,7 @@ class Executor:
         context = done.context
         detail = dict(cleaned(context.notes, self._bot.redact)[0]) if context.notes else {}
         if context.figures is not None:
-            detail = {**context.figures, **detail}
+            detail |= context.figures
         if context.reads is not None:
             detail |= context.reads.detail(self._bot.redact)
         if done.trace:

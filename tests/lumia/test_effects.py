@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -334,3 +335,82 @@ def test_the_reason_of_a_failed_call_can_be_stored() -> None:
     reasons = [entry.reason for entry in bot.transport.tail("0", 0, 99) if entry.kind == "effect"]
     assert reasons[0].startswith("ValueError: a␀?xxx") and len(reasons[0]) == 500
     assert reasons[1] == "Rude: (its message can't be shown)"
+
+
+def told(bot: Bot) -> list[JournalEntry]:
+    return [entry for entry in bot.transport.tail("0", 0, 99) if entry.kind == "effect"]
+
+
+def test_a_call_that_the_step_s_limit_cut_off_is_unknown_and_made_again() -> None:
+    calls: list[int] = []
+
+    async def call() -> str:
+        calls.append(1)
+        if len(calls) == 1:
+            await asyncio.sleep(60)
+        return "answered"
+
+    @lumia.pipe.on("it", retry=AT_ONCE, timeout=0.2)
+    async def acts(content: lumia.Box[Any]) -> None:
+        await lumia.effect("pay", call)
+
+    with Bot(acts) as bot:
+        bot.start("it", 1)
+        bot.settle()
+        until(lambda: len(told(bot)) == 2)
+        first, second = told(bot)
+    assert len(calls) == 2
+    assert (first.outcome, first.attempt, second.outcome, second.attempt) == ("unknown", 1, "done", 2)
+
+
+def test_async_effects_leave_the_event_loop_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: set[str] = set()
+
+    @lumia.pipe.on("it")
+    async def acts(content: lumia.Box[Any]) -> None:
+        await lumia.effect("pay", World().acall)
+
+    with Bot(acts) as bot:
+        for name in ("begin_effect", "end_effect"):
+            real = getattr(bot.transport, name)
+
+            def spied(*args: Any, real: Any = real) -> Any:
+                threads.add(threading.current_thread().name)
+                return real(*args)
+
+            monkeypatch.setattr(bot.transport, name, spied)
+        bot.start("it", 1)
+    assert threads and all(name.startswith("lumia-ledger") for name in threads)
+
+
+def test_a_zombie_calls_nothing_and_its_step_is_discarded() -> None:
+    world = World()
+
+    @lumia.pipe.on("it")
+    def acts(content: lumia.Box[Any]) -> None:
+        run = bot.transport._runs[lumia.context.required("test").claim.run_id]
+        if run.attempt == 1:  # the reaper takes it over meanwhile
+            bot.transport._push(run)
+        lumia.effect("pay", world.call)
+
+    with Bot(acts) as bot:
+        result = bot.start("it", 1)
+        assert result.outcome == "done" and len(world.calls) == 1
+        assert [entry.attempt for entry in told(bot)] == [2]
+        assert bot.transport.health().counters == {"stale effects": 1}
+
+
+def test_the_digest_tells_arguments_apart_and_knows_no_secret() -> None:
+    def digests(*calls: dict[str, Any]) -> list[str]:
+        _, _, bot = run(lambda: [lumia.effect(f"call {n}", dict, **given) for n, given in enumerate(calls)])
+        return [entry.detail["args"] for entry in told(bot)]
+
+    one, same, other = digests({"a": 1, "b": [b"x"]}, {"b": [b"x"], "a": 1}, {"a": 2})
+    assert one == same != other
+    first, second = digests({"password": "a"}, {"password": "b"})
+    assert first == second
+
+
+def test_a_kind_is_one_of_those_traces_know() -> None:
+    with pytest.raises(EffectError, match="kind is one of call, model, embed, tool, send, http"):
+        lumia.effect("pay", print, kind="htpp")
