@@ -6,8 +6,9 @@ in-memory transport and exported files, and the pure functions that every other 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any, Protocol
 
 from lumia.ids import id_time
@@ -117,6 +118,53 @@ def box_of(entry: JournalEntry) -> str:
     """Return the wire text of the Box a run began with, if this is the entry that carries it, else ""."""
     box = entry.detail.get("box")
     return box if isinstance(box, str) else ""
+
+
+def is_whole(entries: Iterable[JournalEntry], root_id: str) -> bool:
+    """Tell whether entries tell of a tree from its start to its last end."""
+    found = tallied(entries)
+    return root_id in found and found[root_id].begun and all(tally.ended for tally in found.values())
+
+
+class MergedHistory:
+    """The history of several places, such as a stream and its archives; an entry may be in more than one of them.
+
+    parts: asked in this order; the first one holds everything from some moment on until now, so what it tells from the
+    start on is the whole of it.
+    """
+
+    def __init__(self, parts: Sequence[History]) -> None:
+        self.parts = list(parts)
+
+    def find(self, wanted: RunFilter) -> list[RunSummary]:
+        """Return the runs that match, the newest first."""
+        found = {run.run_id: run for run in self.parts[0].find(wanted)}
+        exact = {run_id for run_id, run in found.items() if run.flow}
+        # What looks unfinished in an older part may have come to the wanted outcome since.
+        questions = {wanted, replace(wanted, outcome="running")} if wanted.outcome else {wanted}
+        for part in self.parts[1:]:
+            for run in (run for question in questions for run in part.find(question)):
+                if run.run_id not in exact:
+                    found[run.run_id] = run
+                    exact.update([run.run_id] if run.flow and run.ended and not wanted.trees else ())
+        if len(self.parts) > 1:
+            found = {id_: run if id_ in exact else self._read_again(run, wanted) for id_, run in found.items()}
+        return [run for run in newest_first(found.values()) if matches(run, wanted)][: max(0, wanted.limit)]
+
+    def entries(self, root_id: str) -> list[JournalEntry]:
+        """Return every entry of the tree whose root is `root_id`, in the journal's order."""
+        found: dict[tuple[str, str, str], JournalEntry] = {}
+        for part in self.parts:
+            for entry in part.entries(root_id):
+                found.setdefault((entry.cursor, entry.kind, entry.run_id), entry)
+            if is_whole(found.values(), root_id):
+                break
+        return sorted(found.values(), key=position)
+
+    def _read_again(self, run: RunSummary, wanted: RunFilter) -> RunSummary:
+        """Sum up a run, or tree, of which one place may have the beginning and another one the end."""
+        runs = summaries(self.entries(run.root_id))
+        return next((one for one in (trees(runs) if wanted.trees else runs) if one.run_id == run.run_id), run)
 
 
 # --- what a run came to
@@ -266,19 +314,15 @@ def trees(runs: Iterable[RunSummary]) -> list[RunSummary]:
 
 def select(entries: Iterable[JournalEntry], wanted: RunFilter) -> list[RunSummary]:
     """Return the runs in `entries` that match, the newest first."""
-    found = tallied(entries)
+    return chosen(tallied(entries), wanted)
+
+
+def chosen(found: Mapping[str, Tally], wanted: RunFilter) -> list[RunSummary]:
+    """Return the runs among `found` that match, the newest first; of a tree all its runs have to be there."""
     runs = newest_first(tally.summary() for tally in found.values())
-    chosen = trees(runs) if wanted.trees else runs
-    fitting = (run for run in chosen if matches(run, wanted) and carries(found[run.run_id].box, wanted.message))
-    return list(_first(fitting, wanted.limit))
-
-
-def _first(runs: Iterator[RunSummary], limit: int) -> Iterator[RunSummary]:
-    for _ in range(max(0, limit)):
-        try:
-            yield next(runs)
-        except StopIteration:
-            return
+    listed = trees(runs) if wanted.trees else runs
+    fitting = (run for run in listed if matches(run, wanted) and carries(found[run.run_id].box, wanted.message))
+    return list(islice(fitting, max(0, wanted.limit)))
 
 
 def matches(run: RunSummary, wanted: RunFilter) -> bool:

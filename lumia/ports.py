@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from lumia.history import History
 from lumia.journal import JournalEntry
 from lumia.marks import NORMAL
 from lumia.routes import Plan, RouteTable
@@ -254,6 +255,9 @@ class Transport(Protocol):
 
     def cursor(self) -> str:
         """Return the journal's newest cursor, "0" while it is empty."""
+
+    def history(self) -> History:
+        """Return the recorded runs, those of the journal and those of its archive alike."""
 
     def publish(self, table: RouteTable) -> RouteTable:
         """Publish a route table; returns it with its number (the old one when nothing changed)."""

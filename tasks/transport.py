@@ -25,6 +25,7 @@ from lumia.errors import (
     StoreError,
     UnknownRunError,
 )
+from lumia.history import History, MergedHistory
 from lumia.journal import JournalEntry
 from lumia.ports import (
     Claim,
@@ -41,6 +42,7 @@ from lumia.ports import (
 from lumia.routes import Plan, RouteTable
 from tasks import wire
 from tasks.connection import TimedConnection
+from tasks.history import StreamHistory
 from tasks.scripts import Scripts
 
 PREFIX = "lumia:"
@@ -76,6 +78,7 @@ class RedisTransport:
         self._scripts = Scripts(redis, prefix)
         self._stored: set[str] = set()
         self._plans: dict[bytes, Plan] = {}
+        self.archives: list[History] = []
 
     def call(self, script: str, *args: Any) -> Any:
         """Run a script; raises `BackendUnavailableError` when Redis can't be reached or refuses to write."""
@@ -314,6 +317,10 @@ class RedisTransport:
         """Return the journal's newest cursor, to be passed to `tail`."""
         newest = self._asked("xrevrange", f"{self.prefix}journal", count=1)
         return newest[0][0].decode() if newest else "0"
+
+    def history(self) -> MergedHistory:
+        """Return the recorded runs: those of the stream, then those of `archives`."""
+        return MergedHistory([StreamHistory(self._asked, f"{self.prefix}journal", _entries), *self.archives])
 
     def publish(self, table: RouteTable) -> RouteTable:
         """Publish a route table."""
