@@ -73,6 +73,11 @@ class RunSummary:
         """Return the milliseconds from start to end, 0 while it runs."""
         return max(0.0, round((self.ended - self.started) * 1000, 3)) if self.ended else 0.0
 
+    @property
+    def usage(self) -> Usage:
+        """Return what its model calls used."""
+        return Usage(self.tokens_in, self.tokens_out, self.cost)
+
 
 class History(Protocol):
     """Recorded runs."""
@@ -185,6 +190,9 @@ class Usage:
         )
 
 
+NO_USAGE = Usage()
+
+
 def usage(entry: JournalEntry) -> Usage | None:
     """Return what the calls of an entry used, None when it says nothing about that."""
     detail = entry.detail
@@ -291,7 +299,7 @@ def tree(root: RunSummary, members: Iterable[RunSummary]) -> RunSummary:
     """
     below = [run for run in members if run.root_id == root.run_id and run.run_id != root.run_id]
     runs = [root, *below]
-    used = sum((Usage(run.tokens_in, run.tokens_out, run.cost) for run in runs), Usage())
+    used = sum((run.usage for run in runs), Usage())
     ended = max(run.ended for run in runs) if all(run.ended for run in runs) else 0.0
     return replace(
         root, ended=ended, outcome=root.outcome if ended else "", steps=sum(run.steps for run in runs),
