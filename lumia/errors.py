@@ -36,6 +36,7 @@
     ├── EffectError                an effect whose outcome is unknown and must not be repeated
     ├── SupervisorError        a process of `lumia up` can't be started, reached or stopped
     ├── BlobError
+    ├── ExportError            an exported journal is damaged, or can't be written
     ├── WhenError              a text names no moment
     ├── ModelError                 no model of a role answered
     │   └── ModelConfigError       a role can't work as configured: model, key or package
@@ -184,6 +185,10 @@ class SupervisorError(LumiaError):
 
 class BlobError(LumiaError):
     """A blob is unknown, too large, damaged or of a refused type."""
+
+
+class ExportError(LumiaError):
+    """An exported journal is damaged, was written by another format, or can't be written."""
 
 
 class WhenError(LumiaError):

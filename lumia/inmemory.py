@@ -303,13 +303,19 @@ class InMemoryTransport:
             run = self._runs.get(run_id)
             return None if run is None else run.record()
 
+    def lane_holder(self, key: str) -> str:
+        """Return the run whose tree is served in a lane, "" when none is."""
+        with self._changed:
+            return self._holders.get(key, "")
+
     def wait(self, run_id: str, timeout: float) -> RunRecord:
         """Wait until a run's tree has finished."""
         with self._changed:
             run = self._found(run_id)
             if not self._changed.wait_for(lambda: run.state == "finished", timeout):
                 raise RunTimeoutError(
-                    f"run {run_id} has not ended within {timeout:g} s; it goes on: wait longer, or see Flower"
+                    f"run {run_id} has not ended within {timeout:g} s; it goes on: wait longer, or see "
+                    f"`lumia trace {run_id}`"
                 )
             return run.record()
 

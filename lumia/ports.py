@@ -145,7 +145,10 @@ class StepRecord:
 
 @dataclass(frozen=True)
 class RunRecord:
-    """What is known of a run. state: waiting, queued, claimed, delayed, ended (children still run) or finished."""
+    """What is known of a run. state: waiting, queued, claimed, delayed, ended (children still run) or finished.
+
+    handler: of the step it is at.
+    """
 
     run_id: str
     flow: str
@@ -162,6 +165,7 @@ class RunRecord:
     children: tuple[str, ...]
     box: str
     attempt: int = 0
+    handler: str = ""
 
     @property
     def finished(self) -> bool:
@@ -228,6 +232,9 @@ class Transport(Protocol):
 
     def run(self, run_id: str) -> RunRecord | None:
         """Return a run's record, or None when it is unknown or no longer kept."""
+
+    def lane_holder(self, key: str) -> str:
+        """Return the run whose tree is served in a lane, "" when none is."""
 
     def wait(self, run_id: str, timeout: float) -> RunRecord:
         """Wait until a run's tree has finished; raises `RunTimeoutError` or `UnknownRunError`."""

@@ -207,8 +207,12 @@ class RedisTransport:
         return RunRecord(
             run_id, text["n"] or wire.PIPE, text["i"], text["k"], text["o"] or run_id, text["c"],
             STATES[text["s"]], text["z"], text["y"], int(f["b"]) / 1000, int(f.get("e", 0)) / 1000, steps, children,
-            box.decode(), int(f.get("a", 0)),
+            box.decode(), int(f.get("a", 0)), "" if text["z"] else f.get("h", b"").decode(),
         )  # fmt: skip
+
+    def lane_holder(self, key: str) -> str:
+        """Return the run whose tree is served in a lane, "" when none is."""
+        return bytes(self._asked("get", self._key("lh", key)) or b"").decode()
 
     def wait(self, run_id: str, timeout: float) -> RunRecord:
         """Wait until a run's tree has finished: told by a message, and checked for the case it was missed."""
@@ -221,7 +225,7 @@ class RedisTransport:
         if record is not None:
             return record
         raise RunTimeoutError(
-            f"run {run_id} has not ended within {timeout:g} s; it goes on: wait longer, or see Flower"
+            f"run {run_id} has not ended within {timeout:g} s; it goes on: wait longer, or see `lumia trace {run_id}`"
         )
 
     def _awaited(self, run_id: str, end: float) -> RunRecord | None:

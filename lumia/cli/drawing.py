@@ -168,7 +168,7 @@ def _now(run: Run) -> Node:
     handler = run.live.handler if run.live else ""
     since = max([run.at, *(step.at + step.ms for step in run.steps)])
     kind = "handler" if run.state == "claimed" else "wait"
-    return Node(STATES.get(run.state, run.state), Bar(kind, since, run.waited), "", _joined(handler, behind), OPEN)
+    return Node(STATES.get(run.state, run.state), Bar(kind, since, run.waited), "", _joined(behind, handler), OPEN)
 
 
 # --- the table

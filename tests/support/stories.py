@@ -65,7 +65,13 @@ def answered() -> tuple[Story, str]:
     """Return the story of a message that waited, was tried twice, paid for a model call once, and was answered."""
     story = Story()
     run = story.start(key="console:console:group-7")
-    model = {"kind": "model", "model": "gpt-5-mini", "tokens_in": 812, "tokens_out": 40, "cost": 0.00042}
+    model: dict[str, Any] = {
+        "kind": "model",
+        "model": "gpt-5-mini",
+        "tokens_in": 812,
+        "tokens_out": 40,
+        "cost": 0.00042,
+    }
     story.step(run, 0, "heartflow.filter_message", 415, took=3, queued=12.0, box='{"j":{"message_id":"m-1"}}')
     story.effect(run, 1, "reply", 1310, took=880, **model)
     story.step(run, 1, "heartflow.respond", 1340, "retry", took=920, reason="TimeoutError: the store was slow")
