@@ -198,7 +198,7 @@ def _entry(path: Path, number: int, value: dict[str, Any]) -> JournalEntry:
 
 def _blob(path: Path, number: int, value: dict[str, Any]) -> bytes:
     try:
-        return a2b_base64(value["data"])
+        return a2b_base64(value["data"], strict_mode=True)
     except (KeyError, TypeError, Base64Error) as error:
         raise _damaged(path, number, f"no blob ({type(error).__name__}: {error})") from error
 

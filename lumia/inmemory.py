@@ -104,7 +104,8 @@ class InMemoryTransport:
             parent.children.append(request.run_id)
             if request.attached:
                 parent.pending += 1
-        self._note("start", run, detail={"cause": request.cause} if request.cause else {})
+        detail: dict[str, Any] = {"cause": request.cause} if request.cause else {}
+        self._note("start", run, detail=detail | ({"delay": request.delay} if request.delay > 0 else {}))
         if not request.plan.steps:
             self._end(run, "done", "no handler")
         elif request.arc:

@@ -97,8 +97,8 @@ class Lookup:
         return Found(record.root_id or run_id, run_id) if record else None
 
     def _by_message(self, message: str) -> Found | None:
-        runs = self.history.find(RunFilter(message=message, limit=1))
-        runs = runs or [run for run in self._open() if self._carries(run, message)]
+        runs = self.history.find(RunFilter(message=message, limit=1)) if message else []
+        runs = runs or [run for run in self._open() if message and self._carries(run, message)]
         return Found(runs[0].root_id, runs[0].run_id) if runs else None
 
     def _open(self) -> list[RunSummary]:

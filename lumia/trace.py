@@ -287,14 +287,31 @@ class _Builder:
         told = entry.detail.get("queued")
         queued = min(gap, float(told)) if isinstance(told, (int, float)) else 0.0
         rest = gap - queued
+        kinds = [("queue", queued)]
         if previous is not None:
-            kind = "backoff" if previous.outcome == "retry" else "handover"
-        elif relation == "retry":
-            kind = "backoff"
+            backoff = previous.outcome == "retry"
+            kinds = [("backoff", rest), *kinds] if backoff else [*kinds, ("handover", rest)]
+        elif told is None:
+            kinds = [("unknown", rest)]
         else:
-            kind = "unknown" if told is None else "lane" if run.key else "delay"
-        waits = (Wait(kind, since, round(rest, 3)), Wait("queue", round(since + rest, 3), round(queued, 3)))
-        return tuple(wait for wait in waits if wait.ms >= SHORTEST_MS)
+            delay = min(rest, self._delay(run.run_id))
+            before = ("backoff" if relation == "retry" else "delay", delay)
+            after = ("lane", rest - delay) if run.key else ("handover", rest - delay)
+            kinds = [before, after, *kinds] if run.key else [before, *kinds, after]
+        return tuple(_placed(since, kinds))
+
+    def _delay(self, run_id: str) -> float:
+        """Return the milliseconds by which a run was put off when it was started."""
+        told = next((entry.detail.get("delay") for entry in self._of[run_id] if entry.kind == "start"), None)
+        return float(told) * 1000 if isinstance(told, (int, float)) else 0.0
+
+
+def _placed(since: float, kinds: Sequence[tuple[str, float]]) -> Iterator[Wait]:
+    """Yield the waits one after the other; one too short to be a wait only takes up its time."""
+    for kind, ms in kinds:
+        if ms >= SHORTEST_MS:
+            yield Wait(kind, round(since, 3), round(ms, 3))
+        since += ms
 
 
 def _step_of(cause: str) -> int | None:

@@ -11,11 +11,7 @@ from lumia.trace import ANSWER, Effect, Run, Step, Trace
 MESSAGES = ("msg", "reply")
 """What ids of runs begin with of which an answer is expected."""
 WORST = ("failed", "blocked", "cancelled", "stopped")
-WAITING = {
-    "waiting": "waiting in lane",
-    "queued": "waiting for a worker",
-    "delayed": "delayed, its next try is to come",
-}
+WAITING = {"queued": "waiting for a worker", "delayed": "delayed"}
 
 
 @dataclass(frozen=True)
@@ -83,14 +79,14 @@ def _going_on(run: Run) -> str:
         return f"{run.id or run.run_id} has not ended, and where it is can't be told from here"
     if run.state == "waiting":
         behind = f" behind run {live.behind}" if live.behind else ""
-        return f"{run.id} is waiting in lane {run.key}{behind} for {since}"
+        return f"{run.id} has been waiting in lane {run.key}{behind} for {since}"
     if run.state == "claimed":
         tries = f" (try {live.attempt})" if live.attempt > 1 else ""
         return f"{live.handler or run.id}{tries} has been running for {since}"
     tried = (
         f" after try {run.steps[-1].attempt}: {run.steps[-1].reason}" if run.steps and run.state == "delayed" else ""
     )
-    return f"{live.handler or run.id} is {WAITING.get(run.state, run.state)} for {since}{tried}"
+    return f"{live.handler or run.id} has been {WAITING.get(run.state, run.state)} for {since}{tried}"
 
 
 def _hindrance(root: Run, tree: Sequence[Run], sends: Sequence[Run]) -> str:

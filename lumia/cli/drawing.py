@@ -6,6 +6,7 @@ alone, an output that can't encode line-drawing characters gets ASCII.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -27,7 +28,15 @@ GOOD, OPEN, BAD = "green", "yellow", "red"
 STYLES = {"done": GOOD, "next": GOOD, "stop": GOOD, "replayed": GOOD, "stopped": OPEN, "skipped": OPEN, "retry": OPEN,
           "held": OPEN, "unknown": OPEN, "block": BAD, "blocked": BAD, "failed": BAD, "cancelled": BAD}  # fmt: skip
 WAITED = {"lane": "in lane", "queue": "in queue", "delay": "delayed", "backoff": "before retry",
-          "handover": "between steps", "unknown": "waiting"}  # fmt: skip
+          "handover": "handover", "unknown": "waiting"}  # fmt: skip
+MINUTE, HOUR, DAY = 60_000.0, 3_600_000.0, 86_400_000.0
+UNITS = (("d", DAY), ("h", HOUR), ("min", MINUTE), ("s", 1000.0))
+STEPS = (
+    *(factor * 10.0**power for power in range(-4, 4) for factor in (1, 2, 5)),
+    *(10_000.0, 20_000.0, 30_000.0, *(factor * MINUTE for factor in (1, 2, 5, 10, 20, 30))),
+    *(HOUR, 2 * HOUR, 6 * HOUR, 12 * HOUR, DAY),
+)
+"""Milliseconds between the marks of a time line."""
 WORTH_A_LINE = 0.01
 """Share of the whole time from which on a wait gets a line of its own."""
 STATES = {"waiting": "waiting for the lane", "queued": "waiting for a worker", "claimed": "being executed",
@@ -267,23 +276,18 @@ def scale(span: float, width: int) -> str:
     for number in range(int(span / step) + 1):
         place = round(number * step / span * width)
         mark = _tick(number * step)
-        if place + len(mark) <= width and place >= len(text) + (1 if text else 0):
+        if place + len(mark) <= width and place >= len(text) + (2 if text else 0):
             text = text.ljust(place) + mark
     return text
 
 
 def _tick(ms: float) -> str:
-    if ms >= 60_000:
-        return f"{ms / 60_000:g} min"
-    return f"{ms / 1000:g} s" if ms >= 1000 else f"{ms:g} ms" if ms else "0"
+    unit, size = next(((unit, size) for unit, size in UNITS if ms >= size), ("ms", 1.0))
+    return f"{ms / size:g} {unit}" if ms else "0"
 
 
 def _round_step(least: float) -> float:
-    """Return the smallest of 1, 2, 5, 10, 20, … that is at least `least` milliseconds."""
-    power = 0.001
-    while power < least:
-        for factor in (1, 2, 5):
-            if power * factor >= least:
-                return power * factor
-        power *= 10
-    return power
+    """Return the smallest round time that is at least `least` milliseconds."""
+    if least > DAY:
+        return DAY * math.ceil(least / DAY)
+    return next(step for step in STEPS if step >= least)

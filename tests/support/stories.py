@@ -27,19 +27,19 @@ class Story:
         self.entries.append(JournalEntry(kind, run, time=T0 + at / 1000, cursor=cursor, **named))
         return self
 
-    def start(self, id: str = "msg", ms: float = 0.0, *, key: str = "") -> str:
+    def start(self, id: str = "msg", ms: float = 0.0, *, key: str = "", **detail: Any) -> str:
         """Begin a tree."""
         self.roots += 1
         run = timed_id(T0 + ms / 1000, self.roots)
-        self.tell("start", run, ms, root_id=run, id=id, key=key, flow="pipe")
+        self.tell("start", run, ms, root_id=run, id=id, key=key, flow="pipe", detail=detail)
         return run
 
-    def child(self, parent: str, step: int, ordinal: int | str, id: str, ms: float) -> str:
+    def child(self, parent: str, step: int, ordinal: int | str, id: str, ms: float, **detail: Any) -> str:
         """Begin a child of a run."""
         first = next(entry for entry in self.entries if entry.run_id == parent)
         run, cause = child_id(parent, step, ordinal), f"{parent}/{step}"
         named = {"root_id": first.root_id, "id": id, "key": first.key, "flow": "event"}
-        self.tell("start", run, ms, **named, detail={"cause": cause})
+        self.tell("start", run, ms, **named, detail={"cause": cause, **detail})
         return run
 
     def step(

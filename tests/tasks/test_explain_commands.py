@@ -165,7 +165,7 @@ def test_an_answered_message_is_drawn_with_its_children_and_calls(told: Told) ->
         ("stopped", "not answered: stopped by demo.greet: nobody asked"),
         ("dead", "dead letter at demo.flaky after 3 tries: TimeoutError: no such host"),
         ("nobody", "nothing handles 'unheard'"),
-        ("waiting", "not answered yet: msg is waiting in lane qq:1:group-9 behind run {long} for"),
+        ("waiting", "not answered yet: msg has been waiting in lane qq:1:group-9 behind run {long} for"),
         ("long", "demo.long has been running for"),
     ],
 )
