@@ -196,7 +196,7 @@ NO_USAGE = Usage()
 def usage(entry: JournalEntry) -> Usage | None:
     """Return what the calls of an entry used, None when it says nothing about that."""
     detail = entry.detail
-    if not any(name in detail for name in ("tokens_in", "tokens_out", "cost")):
+    if not ("tokens_in" in detail or "tokens_out" in detail or "cost" in detail):
         return None
     if entry.outcome in FREE and entry.kind == "effect":
         return Usage()
@@ -264,13 +264,17 @@ class Tally:
     @property
     def usage(self) -> Usage:
         """Return what the run's model calls used."""
+        if not (self.noted or self.called):
+            return NO_USAGE
         noted = [used for (step, _), used in self.noted.items() if step not in self.called]
-        return sum([*noted, *self.called.values()], Usage())
+        return sum([*noted, *self.called.values()], NO_USAGE)
 
     def summary(self) -> RunSummary:
         """Return the run so far; one whose start is missing began when its id was made."""
-        used = {"tokens_in": self.usage.tokens_in, "tokens_out": self.usage.tokens_out, "cost": self.usage.cost}
-        return RunSummary(**{"run_id": self.run_id, "started": id_time(self.run_id), **self.facts, **used})
+        used = self.usage
+        begun: dict[str, Any] = {} if self.begun else {"started": id_time(self.run_id)}
+        return RunSummary(self.run_id, tokens_in=used.tokens_in, tokens_out=used.tokens_out, cost=used.cost,
+                          **begun, **self.facts)  # fmt: skip
 
 
 def tallied(entries: Iterable[JournalEntry]) -> dict[str, Tally]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -19,6 +19,7 @@ from lumia.errors import LumiaError, RootNotFoundError, UnknownRunError, WhenErr
 from lumia.history import RunFilter, RunSummary
 from lumia.lookup import Found, Lookup
 from lumia.marks import command
+from tasks.history import StreamHistory
 
 if TYPE_CHECKING:
     from lumia.exports import Export
@@ -319,7 +320,23 @@ def _source(file: str) -> Iterator[_Source]:
     from lumia.cli.opened import opened
 
     with opened() as bot:
-        yield _Source(Lookup(bot.transport.history(), bot.transport, now=time.time()), bot)
+        history = bot.transport.history()
+        for part in getattr(history, "parts", ()):
+            if isinstance(part, StreamHistory):
+                part.progress = _progress()
+        yield _Source(Lookup(history, bot.transport, now=time.time()), bot)
+
+
+def _progress() -> Callable[[int], None]:
+    """Return what tells on a terminal, once a second, how much of the journal was read."""
+    told = [time.monotonic()]
+
+    def progress(scanned: int) -> None:
+        if time.monotonic() - told[0] > 1.0 and sys.stderr.isatty():
+            told[0] = time.monotonic()
+            output.note(f"read {scanned:,} rows of the journal")
+
+    return progress
 
 
 def exported(name: str) -> Path:
