@@ -36,6 +36,8 @@
     ├── EffectError                an effect whose outcome is unknown and must not be repeated
     ├── SupervisorError        a process of `lumia up` can't be started, reached or stopped
     ├── BlobError
+    ├── ExportError            an exported journal is damaged, or can't be written
+    ├── WhenError              a text names no moment
     ├── ModelError                 no model of a role answered
     │   └── ModelConfigError       a role can't work as configured: model, key or package
     └── GatewayError               the gateway can't listen on its address
@@ -183,6 +185,14 @@ class SupervisorError(LumiaError):
 
 class BlobError(LumiaError):
     """A blob is unknown, too large, damaged or of a refused type."""
+
+
+class ExportError(LumiaError):
+    """An exported journal is damaged, was written by another format, or can't be written."""
+
+
+class WhenError(LumiaError):
+    """A text names no moment; says how one is written."""
 
 
 class ModelError(LumiaError):

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from lumia.errors import PayloadError, RunTimeoutError, StaleClaimError, StaleRoutesError, UnknownRunError
 from lumia.inmemory_effects import Ledger, LedgerPort
+from lumia.history import MemoryHistory
 from lumia.inmemory_run import Run
 from lumia.inmemory_store import Values
 from lumia.journal import JournalEntry, clean
@@ -103,7 +104,8 @@ class InMemoryTransport(LedgerPort):
             parent.children.append(request.run_id)
             if request.attached:
                 parent.pending += 1
-        self._note("start", run, detail={"cause": request.cause} if request.cause else {})
+        detail: dict[str, Any] = {"cause": request.cause} if request.cause else {}
+        self._note("start", run, detail=detail | ({"delay": request.delay} if request.delay > 0 else {}))
         if not request.plan.steps:
             self._end(run, "done", "no handler")
         elif request.arc:
@@ -302,13 +304,19 @@ class InMemoryTransport(LedgerPort):
             run = self._runs.get(run_id)
             return None if run is None else run.record()
 
+    def lane_holder(self, key: str) -> str:
+        """Return the run whose tree is served in a lane, "" when none is."""
+        with self._changed:
+            return self._holders.get(key, "")
+
     def wait(self, run_id: str, timeout: float) -> RunRecord:
         """Wait until a run's tree has finished."""
         with self._changed:
             run = self._found(run_id)
             if not self._changed.wait_for(lambda: run.state == "finished", timeout):
                 raise RunTimeoutError(
-                    f"run {run_id} has not ended within {timeout:g} s; it goes on: wait longer, or see Flower"
+                    f"run {run_id} has not ended within {timeout:g} s; it goes on: wait longer, or see "
+                    f"`lumia trace {run_id}`"
                 )
             return run.record()
 
@@ -349,7 +357,8 @@ class InMemoryTransport(LedgerPort):
     ) -> None:
         request = run.request
         named = (kind, request.run_id, request.root_id, request.id, request.key)
-        entry = JournalEntry(*named, outcome=outcome, reason=reason, detail=detail or {})
+        flow = request.flow if kind == "start" else ""
+        entry = JournalEntry(*named, outcome=outcome, reason=reason, detail=detail or {}, flow=flow)
         self._log(entry if kind == "start" else run.opened(entry))
 
     def _log(self, entry: JournalEntry) -> None:
@@ -369,6 +378,11 @@ class InMemoryTransport(LedgerPort):
         """Return the journal's newest cursor, "0" while it is empty."""
         with self._changed:
             return self._journal[-1].cursor if self._journal else "0"
+
+    def history(self) -> MemoryHistory:
+        """Return the runs that the journal tells of until now."""
+        with self._changed:
+            return MemoryHistory(self._journal)
 
     def publish(self, table: RouteTable) -> RouteTable:
         """Publish a route table."""

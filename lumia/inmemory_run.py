@@ -53,8 +53,9 @@ class Run:
     def record(self) -> RunRecord:
         """Return what is told about it."""
         request = self.request
+        steps = () if self.outcome else request.plan.steps
         return RunRecord(
             request.run_id, request.flow, request.id, request.key, request.root_id, request.cause, self.state,
             self.outcome, self.reason, self.started, self.ended, tuple(self.steps), tuple(self.children), self.box,
-            self.attempt,
+            self.attempt, steps[self.step].handler if steps else "",
         )  # fmt: skip

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from lumia.history import History
 from lumia.journal import JournalEntry
 from lumia.marks import NORMAL
 from lumia.routes import Plan, RouteTable
@@ -144,7 +145,10 @@ class StepRecord:
 
 @dataclass(frozen=True)
 class RunRecord:
-    """What is known of a run. state: waiting, queued, claimed, delayed, ended (children still run) or finished."""
+    """What is known of a run. state: waiting, queued, claimed, delayed, ended (children still run) or finished.
+
+    handler: of the step it is at.
+    """
 
     run_id: str
     flow: str
@@ -161,6 +165,7 @@ class RunRecord:
     children: tuple[str, ...]
     box: str
     attempt: int = 0
+    handler: str = ""
 
     @property
     def finished(self) -> bool:
@@ -254,6 +259,9 @@ class Transport(Protocol):
     def run(self, run_id: str) -> RunRecord | None:
         """Return a run's record, or None when it is unknown or no longer kept."""
 
+    def lane_holder(self, key: str) -> str:
+        """Return the run whose tree is served in a lane, "" when none is."""
+
     def wait(self, run_id: str, timeout: float) -> RunRecord:
         """Wait until a run's tree has finished; raises `RunTimeoutError` or `UnknownRunError`."""
 
@@ -300,6 +308,9 @@ class Transport(Protocol):
 
     def cursor(self) -> str:
         """Return the journal's newest cursor, "0" while it is empty."""
+
+    def history(self) -> History:
+        """Return the recorded runs, those of the journal and those of its archive alike."""
 
     def publish(self, table: RouteTable) -> RouteTable:
         """Publish a route table; returns it with its number (the old one when nothing changed)."""

@@ -25,6 +25,7 @@ from lumia.errors import (
     StoreError,
     UnknownRunError,
 )
+from lumia.history import History, MergedHistory
 from lumia.journal import JournalEntry
 from lumia.ports import (
     Claim,
@@ -41,6 +42,7 @@ from lumia.routes import Plan, RouteTable
 from tasks import wire
 from tasks.connection import TimedConnection
 from tasks.ledger import LedgerPort
+from tasks.history import StreamHistory
 from tasks.scripts import Scripts
 
 PREFIX = "lumia:"
@@ -75,6 +77,7 @@ class RedisTransport(LedgerPort):
         self._scripts = Scripts(redis, prefix)
         self._stored: set[str] = set()
         self._plans: dict[bytes, Plan] = {}
+        self.archives: list[History] = []
 
     def call(self, script: str, *args: Any) -> Any:
         """Run a script; raises `BackendUnavailableError` when Redis can't be reached or refuses to write."""
@@ -203,8 +206,12 @@ class RedisTransport(LedgerPort):
         return RunRecord(
             run_id, text["n"] or wire.PIPE, text["i"], text["k"], text["o"] or run_id, text["c"],
             STATES[text["s"]], text["z"], text["y"], int(f["b"]) / 1000, int(f.get("e", 0)) / 1000, steps, children,
-            box.decode(), int(f.get("a", 0)),
+            box.decode(), int(f.get("a", 0)), "" if text["z"] else f.get("h", b"").decode(),
         )  # fmt: skip
+
+    def lane_holder(self, key: str) -> str:
+        """Return the run whose tree is served in a lane, "" when none is."""
+        return bytes(self._asked("get", self._key("lh", key)) or b"").decode()
 
     def wait(self, run_id: str, timeout: float) -> RunRecord:
         """Wait until a run's tree has finished: told by a message, and checked for the case it was missed."""
@@ -217,7 +224,7 @@ class RedisTransport(LedgerPort):
         if record is not None:
             return record
         raise RunTimeoutError(
-            f"run {run_id} has not ended within {timeout:g} s; it goes on: wait longer, or see Flower"
+            f"run {run_id} has not ended within {timeout:g} s; it goes on: wait longer, or see `lumia trace {run_id}`"
         )
 
     def _awaited(self, run_id: str, end: float) -> RunRecord | None:
@@ -291,6 +298,10 @@ class RedisTransport(LedgerPort):
         """Return the journal's newest cursor, to be passed to `tail`."""
         newest = self._asked("xrevrange", f"{self.prefix}journal", count=1)
         return newest[0][0].decode() if newest else "0"
+
+    def history(self) -> MergedHistory:
+        """Return the recorded runs: those of the stream, then those of `archives`."""
+        return MergedHistory([StreamHistory(self._asked, f"{self.prefix}journal", _entries), *self.archives])
 
     def publish(self, table: RouteTable) -> RouteTable:
         """Publish a route table."""

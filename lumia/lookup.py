@@ -1,0 +1,141 @@
+"""Looking runs up: by id, the beginning of one, a message's id or a group; and the trace of what was found.
+
+A transport, where there is one, adds what the journal can't tell: where a run is that has not ended.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from lumia.errors import UnknownRunError
+from lumia.history import History, RunFilter, RunSummary, carries
+from lumia.ids import id_time
+from lumia.journal import JournalEntry
+from lumia.ports import RunRecord
+from lumia.trace import Live, Trace, build
+
+SHORTEST = 4
+"""Characters of an id's beginning that are looked for; fewer stand for most of the journal."""
+HEAD = 10
+"""Characters that the ids of a tree, and of the trees it started, have in common."""
+MANY = 1000
+MORE = 50
+"""Detached trees that are passed over at most in the search for a message."""
+OPEN_RUNS = 200
+"""Runs whose Boxes are looked into when no journalled one holds a message: those that have not ended."""
+
+
+class Records(Protocol):
+    """What is asked of a transport."""
+
+    def run(self, run_id: str) -> RunRecord | None:
+        """Return a run's record."""
+
+    def lane_holder(self, key: str) -> str:
+        """Return the run whose tree is served in a lane."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """A tree, and the run in it that was asked for."""
+
+    root_id: str
+    run_id: str
+
+
+class Lookup:
+    """Runs of one history. now: seconds since 1970, for what has not ended."""
+
+    def __init__(self, history: History, live: Records | None = None, *, now: float = 0.0) -> None:
+        self.history, self._live, self._now = history, live, now
+
+    def one(self, target: str) -> Found:
+        """Return the run that `target` names: an id, the beginning of one, or the id of a message.
+
+        Raises `UnknownRunError` for none, and for a beginning of several.
+        """
+        found = self._by_id(target) or self._by_message(target)
+        if found is None:
+            raise UnknownRunError(
+                f"{target!r} is no run, no beginning of one's id and no message known here; `lumia runs` lists what is "
+                "known, `--file` looks into an exported journal"
+            )
+        return found
+
+    def newest(self, number: int = 1, *, group: str = "") -> list[Found]:
+        """Return the newest trees, the newest first, those that came from outside before what they left behind.
+
+        Raises `UnknownRunError` when there are none.
+        """
+        runs = self.history.find(RunFilter(group=group, trees=True, limit=number + MORE))
+        runs = sorted(runs, key=lambda run: bool(run.cause))[:number]
+        if not runs:
+            raise UnknownRunError(
+                f"no run of group {group!r} is known; `lumia runs` shows the groups there are"
+                if group
+                else "no run is known yet; send the bot a message, or look into another bot root"
+            )
+        return [Found(run.root_id, run.run_id) for run in runs]
+
+    def _by_id(self, target: str) -> Found | None:
+        if len(target) < SHORTEST or not id_time(target):
+            return None
+        runs = self.history.find(RunFilter(runs=(target,), limit=MANY))
+        roots = sorted({run.root_id for run in runs if run.root_id.startswith(target)} or {run.root_id for run in runs})
+        if len(roots) > 1:
+            shown = ", ".join(roots[:4]) + (", …" if len(roots) > 4 else "")
+            raise UnknownRunError(f"{len(roots)} runs begin with {target!r}: {shown}; give more of the id")
+        if not runs:
+            return self._unjournalled(target)
+        inside = [run.run_id for run in runs if run.root_id == roots[0]]
+        return Found(roots[0], inside[0] if len(inside) == 1 else roots[0])
+
+    def _unjournalled(self, run_id: str) -> Found | None:
+        """Return a run that the journal has lost sight of, while its record is still there."""
+        record = self._live.run(run_id) if self._live else None
+        return Found(record.root_id or run_id, run_id) if record else None
+
+    def _by_message(self, message: str) -> Found | None:
+        runs = self.history.find(RunFilter(message=message, limit=1)) if message else []
+        runs = runs or [run for run in self._open() if message and self._carries(run, message)]
+        return Found(runs[0].root_id, runs[0].run_id) if runs else None
+
+    def _open(self) -> list[RunSummary]:
+        return self.history.find(RunFilter(outcome="running", limit=OPEN_RUNS)) if self._live else []
+
+    def _carries(self, run: RunSummary, message: str) -> bool:
+        record = self._live.run(run.run_id) if self._live else None
+        return record is not None and carries(record.box, message)
+
+    # --- traces
+
+    def trace(self, found: Found) -> Trace:
+        """Return the trace of a tree; raises `UnknownRunError` when nothing of it is recorded any more."""
+        entries = self.history.entries(found.root_id) or self._from_record(found.root_id)
+        if not entries:
+            raise UnknownRunError(f"run {found.root_id} is no longer recorded; `lumia runs` lists what is")
+        detached = self.history.find(RunFilter(runs=(found.root_id[:HEAD],), limit=MANY))
+        return build(entries, mark=found.run_id, live=self._states(entries), detached=detached, now=self._now)
+
+    def _from_record(self, run_id: str) -> list[JournalEntry]:
+        """Return what a run's record tells, as entries, when the journal has dropped its own."""
+        record = self._live.run(run_id) if self._live else None
+        if record is None:
+            return []
+        same = JournalEntry("start", run_id, record.root_id or run_id, record.id, record.key, flow=record.flow,
+                            time=record.started, cursor="0-0")  # fmt: skip
+        end = replace(same, kind="end", flow="", outcome=record.outcome, reason=record.reason, time=record.ended)
+        return [same, *([end] if record.finished else [])]
+
+    def _states(self, entries: list[JournalEntry]) -> dict[str, Live]:
+        if self._live is None:
+            return {}
+        ended = {entry.run_id for entry in entries if entry.kind == "end"}
+        going_on = dict.fromkeys(entry.run_id for entry in entries if entry.run_id not in ended)
+        records = {run_id: self._live.run(run_id) for run_id in going_on}
+        return {run_id: self._state(record) for run_id, record in records.items() if record is not None}
+
+    def _state(self, record: RunRecord) -> Live:
+        holder = self._live.lane_holder(record.key) if self._live and record.state == "waiting" else ""
+        return Live(record.state, holder if holder != record.root_id else "", record.handler, record.attempt)

@@ -1,0 +1,82 @@
+"""A run is named by its id, the beginning of it, a message's id, or by being the newest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from lumia.errors import UnknownRunError
+from lumia.history import MemoryHistory
+from lumia.lookup import Found, Lookup
+from lumia.ports import RunRecord
+from tests.support.stories import T0, Story, answered
+
+
+@dataclass
+class Records:
+    """The records of runs that a transport would have."""
+
+    runs: dict[str, RunRecord] = field(default_factory=dict)
+
+    def run(self, run_id: str) -> RunRecord | None:
+        return self.runs.get(run_id)
+
+    def lane_holder(self, key: str) -> str:
+        return f"holder of {key}"
+
+
+def record(run_id: str, state: str, box: str = "") -> RunRecord:
+    return RunRecord(run_id, "pipe", "msg", "qq:1:group-7", run_id, "", state, "", "", T0, 0.0, (), (), box, 0, "a.b")
+
+
+def test_a_child_leads_to_its_tree() -> None:
+    story, run = answered()
+    child = story.entries[-1].run_id
+    assert Lookup(MemoryHistory(story.entries)).one(child) == Found(run, child)
+
+
+def test_the_beginning_that_a_whole_tree_shares_stands_for_its_root() -> None:
+    story, run = answered()
+    assert Lookup(MemoryHistory(story.entries)).one(run[:10]) == Found(run, run)
+
+
+def test_a_beginning_of_several_trees_is_refused_naming_them() -> None:
+    story = Story()
+    first, second = story.start(), story.start()
+    with pytest.raises(UnknownRunError, match=f"2 runs begin with .*{first}, {second}"):
+        Lookup(MemoryHistory(story.entries)).one(first[:9])
+
+
+def test_a_message_is_found_in_the_journal_or_in_what_waits() -> None:
+    story, run = answered()
+    waiting = story.start(ms=5000)
+    records = Records({waiting: record(waiting, "waiting", '{"j":{"message_id":"m-9"}}')})
+    lookup = Lookup(MemoryHistory(story.entries), records)
+    assert lookup.one("m-1") == Found(run, run)
+    assert lookup.one("m-9") == Found(waiting, waiting)
+    assert lookup.trace(lookup.one("m-9")).run.live.behind == "holder of qq:1:group-7"  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("target", ["m-404", "zzzz", "", "01hf7yat00zzzzzzzzzzzz", "no such id!"])
+def test_what_is_not_known_is_refused_with_a_way_out(target: str) -> None:
+    with pytest.raises(UnknownRunError, match="lumia runs"):
+        Lookup(MemoryHistory(answered()[0].entries)).one(target)
+
+
+def test_the_newest_messages_come_before_what_they_left_behind() -> None:
+    story, run = answered()
+    later = story.start(ms=100, key="console:console:group-7")
+    free = story.start("reminder", ms=200, key="console:console:group-7")
+    story.step(free, 0, "a.b", 201, cause=f"{run}/0")
+    lookup = Lookup(MemoryHistory(story.entries))
+    assert [found.run_id for found in lookup.newest(3, group="7")] == [later, run, free]
+    with pytest.raises(UnknownRunError, match="nowhere"):
+        lookup.newest(group="nowhere")
+
+
+def test_a_run_of_which_only_the_record_is_left_is_still_told() -> None:
+    run = answered()[1]
+    lookup = Lookup(MemoryHistory([]), Records({run: record(run, "queued")}), now=T0 + 1)
+    trace = lookup.trace(lookup.one(run))
+    assert (trace.run.id, trace.run.state, trace.run.live.handler) == ("msg", "queued", "a.b")  # type: ignore[union-attr]
