@@ -14,8 +14,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from lumia.errors import PayloadError, RunTimeoutError, StaleClaimError, StaleRoutesError, UnknownRunError
-from lumia.inmemory_effects import Ledger, LedgerPort
 from lumia.history import MemoryHistory
+from lumia.inmemory_effects import Ledger, LedgerPort
 from lumia.inmemory_run import Run
 from lumia.inmemory_store import Values
 from lumia.journal import JournalEntry, clean

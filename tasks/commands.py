@@ -14,8 +14,10 @@ import typer
 from lumia import paths
 from lumia.errors import SupervisorError
 from lumia.marks import command
-from tasks import effect_commands  # noqa: F401 (marks commands of its own)
-from tasks import explain_commands  # noqa: F401 (marks commands of its own)
+from tasks import (
+    effect_commands,  # noqa: F401 (marks commands of its own)
+    explain_commands,  # noqa: F401 (marks commands of its own)
+)
 from tasks.supervise import client, status, up
 from tasks.supervise.folders import Folders
 from tasks.supervise.plan import UpOptions

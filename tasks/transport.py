@@ -41,8 +41,8 @@ from lumia.ports import (
 from lumia.routes import Plan, RouteTable
 from tasks import wire
 from tasks.connection import TimedConnection
-from tasks.ledger import LedgerPort
 from tasks.history import StreamHistory
+from tasks.ledger import LedgerPort
 from tasks.scripts import Scripts
 
 PREFIX = "lumia:"
