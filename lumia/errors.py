@@ -36,6 +36,7 @@
     ├── EffectError                an effect whose outcome is unknown and must not be repeated
     ├── SupervisorError        a process of `lumia up` can't be started, reached or stopped
     ├── BlobError
+    ├── WhenError              a text names no moment
     ├── ModelError                 no model of a role answered
     │   └── ModelConfigError       a role can't work as configured: model, key or package
     └── GatewayError               the gateway can't listen on its address
@@ -183,6 +184,10 @@ class SupervisorError(LumiaError):
 
 class BlobError(LumiaError):
     """A blob is unknown, too large, damaged or of a refused type."""
+
+
+class WhenError(LumiaError):
+    """A text names no moment; says how one is written."""
 
 
 class ModelError(LumiaError):
