@@ -55,9 +55,8 @@ class _Ledger:
 
     def __init__(self, step: StepContext, key: str, policy: str, kind: str, given: Any) -> None:
         self._step, self._key, self._policy, self._kind, self._given = step, key, policy, kind, given
-        origin, _, index = step.claim.retry_of.rpartition("/")
-        self._run = origin or step.claim.run_id
-        self._name = f"{index or step.claim.step}:{key}"
+        self._run, _, index = step.claim.ledger.rpartition("/")
+        self._name = f"{index}:{key}"
         self._started = step.runtime.clock.monotonic()
         self.result: Any = None
 
@@ -95,7 +94,7 @@ class _Ledger:
 
     def _known_before(self) -> bool:
         """Look for what an earlier try has recorded."""
-        if self._step.claim.attempt == 1:
+        if self._step.claim.attempt == 1 and not self._step.claim.retry_of:
             return False
         record = self._step.runtime.transport.effect(self._run, self._name)
         if record is None or record.state == "failed":

@@ -17,6 +17,7 @@ from redis.exceptions import RedisError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.retry import Retry
 
+from lumia.dead import DeadFilter, DeadLetter
 from lumia.errors import (
     BackendUnavailableError,
     RunTimeoutError,
@@ -27,9 +28,9 @@ from lumia.errors import (
 )
 from lumia.journal import JournalEntry
 from lumia.ports import (
+    ANY,
     Claim,
     Commit,
-    DeadLetter,
     EffectRecord,
     Health,
     Limits,
@@ -39,7 +40,7 @@ from lumia.ports import (
     StoreOp,
 )
 from lumia.routes import Plan, RouteTable
-from tasks import wire
+from tasks import letters, wire
 from tasks.connection import TimedConnection
 from tasks.scripts import Scripts
 
@@ -120,7 +121,7 @@ class RedisTransport:
         if reply[0] == b"plan":
             self._stored.clear()
             reply = send(*self._runs(requests))
-        if reply[0] not in (b"stale", b"refused"):
+        if reply[0] not in (b"stale", b"refused", b"gone"):
             self._stored.update(request.plan.digest for request in requests)
         return reply
 
@@ -333,11 +334,24 @@ class RedisTransport:
         """Return the number of the published route table, 0 for none."""
         return int(self._asked("hget", f"{self.prefix}routes", "number") or 0)
 
-    def dead(self, limit: int = 100) -> list[DeadLetter]:
-        """Return the newest dead letters, newest first."""
-        names = self._asked("zrevrange", f"{self.prefix}dead", 0, limit - 1)
-        texts = self._asked("hmget", f"{self.prefix}dl", names) if names else []
-        return [wire.parse_dead_letter(text) for text in texts if text]
+    def dead(self, wanted: DeadFilter = ANY) -> list[DeadLetter]:
+        """Return the dead letters that are wanted, newest first."""
+        return letters.read(self._asked, self.prefix, wanted)
+
+    def dead_retry(self, letter: DeadLetter, request: RunRequest, entry: JournalEntry) -> bool:
+        """Start `request` in a letter's place; False, and nothing is started, when the letter is gone."""
+        head = self._taking(letter, entry)
+        reply = self._with_plans([request], lambda *run: self.call("dead", *head, *run))
+        return bool(reply[0] == b"ok")
+
+    def dead_drop(self, letter: DeadLetter, entry: JournalEntry) -> bool:
+        """Remove a letter; False when it is gone."""
+        return bool(self.call("dead", *self._taking(letter, entry))[0] == b"ok")
+
+    def _taking(self, letter: DeadLetter, entry: JournalEntry) -> list[Any]:
+        ledger, keep = letter.ledger.rpartition("/")[0], int(self.limits.keep_runs * 1000)
+        head = [letter.name, entry.dump(), self.limits.journal_entries, letters.call_id()]
+        return [*head, ledger, EFFECT_TTL, keep]
 
     def health(self) -> Health:
         """Tell whether the transport works; never raises."""

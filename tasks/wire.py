@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Any
 
+from lumia.dead import DeadLetter
 from lumia.journal import JournalEntry
 from lumia.marks import DEFAULT_QUEUE, NORMAL
-from lumia.ports import Claim, Commit, DeadLetter, Limits, RunRequest, StepRecord, StoreOp
+from lumia.ports import Claim, Commit, Limits, RunRequest, StepRecord, StoreOp
 from lumia.routes import Plan, PlanStep
+from tasks.letters import packed
 
 PIPE = "pipe"
 """The flow of most runs, which their records leave out."""
@@ -80,7 +81,7 @@ def commit(claim: Claim, done: Commit, limits: Limits, worker: str) -> str:
         if done.fuse:
             found["fuse"] = 1
     if done.dead is not None:
-        found |= {"dead": dead_letter(done.dead), "jd": _dead_entry(claim, done.dead).dump()}
+        found |= {"dead": packed(done.dead), "jd": _dead_entry(claim, done.dead).dump()}
     return _dumps(found)
 
 
@@ -107,16 +108,6 @@ def record(step: StepRecord) -> str:
 def parse_record(text: bytes) -> StepRecord:
     """Return the step a line describes."""
     return StepRecord(*json.loads(text))
-
-
-def dead_letter(dead: DeadLetter) -> str:
-    """Return a dead letter's JSON."""
-    return _dumps(asdict(dead))
-
-
-def parse_dead_letter(text: bytes) -> DeadLetter:
-    """Return the dead letter of a JSON text."""
-    return DeadLetter(**json.loads(text))
 
 
 def claim(reply: Sequence[bytes], plan: Plan) -> Claim:

@@ -16,7 +16,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from tasks.connection import Lines
 
-NAMES = ("start", "claim", "commit", "write", "cancel", "move", "heartbeat", "reap", "publish", "bury")
+NAMES = ("start", "claim", "commit", "write", "cancel", "move", "heartbeat", "reap", "publish", "bury", "dead")
 _FOLDER = Path(__file__).parent
 
 

@@ -76,7 +76,7 @@ def heavy(content: lumia.Box) -> None:
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    folder = bot_root(tmp_path / "bot", settings="max_attempts = 3")
+    folder = bot_root(tmp_path / "bot", settings="max_losses = 3")
     write_plugin(folder, "work", CODE)
     return folder
 

@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lumia.dead import DeadFilter, DeadLetter
 from lumia.errors import StaleClaimError, StaleRoutesError, StoreError
 from lumia.journal import JournalEntry
 from lumia.marks import Retry
-from lumia.ports import Claim, Commit, DeadLetter, Limits, RunRequest, StepRecord, StoreOp
+from lumia.ports import Claim, Commit, Limits, RunRequest, StepRecord, StoreOp
 from lumia.routes import Plan, PlanStep, Route, RouteTable
 from lumia.system import new_id
 from lumia.testing import fake_redis
@@ -430,7 +431,7 @@ def test_dead_letters_are_bounded_and_what_is_dropped_is_counted(transport: Redi
     claim = claimed(transport)
     letter = DeadLetter(claim.run_id, 0, "p.s0", "msg", "", "no luck", 3, claim.box, 1.0)
     transport.commit(claim, done(claim, "end", outcome="failed", dead=letter))
-    assert transport.dead(1) == [letter]
+    assert transport.dead(DeadFilter(limit=1)) == [letter]
     assert transport.redis.zcard("lumia:dead") == transport.redis.hlen("lumia:dl") == 10_000
     assert transport.health().counters["dead dropped"] == 1 and not transport.redis.hexists("lumia:dl", "old0.0")
 
