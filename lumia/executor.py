@@ -47,7 +47,7 @@ class StepListener:
 
 @dataclass
 class _Result:
-    """What running the handler came to. tried: False when it was given up before."""
+    """What running the handler came to. tried: False when it was given up before. stale: its commit was refused."""
 
     result: Ran | Raised | Skipped
     context: StepContext
@@ -55,6 +55,7 @@ class _Result:
     changed: bool = False
     trace: str = ""
     tried: bool = True
+    stale: bool = False
 
     @property
     def new_content(self) -> Box[Any] | None:
@@ -120,18 +121,33 @@ class Executor:
         listener.started(claim, step)
         began = self._bot.clock.monotonic()
         done = self._run(claim, step, held.box if held is not None else None, behind=behind)
-        done.trace = self._shown(done.trace)
         seconds = self._bot.clock.monotonic() - began
+        follower = self._end(claim, done, seconds, listener, batch)
+        if done.stale:
+            return None
+        if held is not None and done.new_content is not None:
+            held.box = done.new_content
+        self._run_children_inline(done)
+        return follower
+
+    def fail(self, claim: Claim, error: str, seconds: float, listener: StepListener) -> None:
+        """End a step that another process has executed for this one, and not survived, as failed."""
+        context = StepContext(self._bot, claim, claim.plan.steps[claim.step], "")
+        self._end(claim, _Result(Raised(error), context, trace=error), seconds, listener, None)
+
+    def _end(
+        self, claim: Claim, done: _Result, seconds: float, listener: StepListener, batch: _Batch | None
+    ) -> Claim | None:
+        step = done.context.step
+        done.trace = self._shown(done.trace)
         try:
             follower = self._commit(claim, step, done, seconds, batch is not None and batch.goes_on())
         except StaleClaimError as error:
             self._bot.log.warning("discarded a stale result: %s", error)
             listener.ended(claim, step, "stale", str(error), seconds)
+            done.stale = True
             return None
         listener.ended(claim, step, _outcome(done.result), done.trace, seconds)
-        if held is not None and done.new_content is not None:
-            held.box = done.new_content
-        self._run_children_inline(done)
         return follower
 
     def _hand_back(self, claim: Claim, step: PlanStep) -> None:

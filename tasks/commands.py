@@ -14,7 +14,7 @@ import typer
 from lumia import paths
 from lumia.errors import SupervisorError
 from lumia.marks import command
-from tasks import dead_commands as dead_commands  # its commands are listed with these
+from tasks import dead_commands  # noqa: F401 (marks commands of its own)
 from tasks.supervise import client, status, up
 from tasks.supervise.folders import Folders
 from tasks.supervise.plan import UpOptions

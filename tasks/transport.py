@@ -57,9 +57,9 @@ _AWAY = (RedisConnectionError, RedisTimeoutError, OSError)
 log = logging.getLogger("lumia")
 
 
-def connect(url: str, *, timeout: float = 5.0) -> Redis:
-    """Return a client that retries briefly; `timeout` in seconds bounds one answer."""
-    backoff = Retry(ExponentialBackoff(cap=0.5, base=0.05), 5)
+def connect(url: str, *, timeout: float = 5.0, tries: int = 5) -> Redis:
+    """Return a client that retries briefly, up to `tries` times; `timeout` in seconds bounds one answer."""
+    backoff = Retry(ExponentialBackoff(cap=0.5, base=0.05), tries)
     plain = {"connection_class": TimedConnection} if url.startswith("redis://") else {}
     return Redis.from_url(url, socket_timeout=timeout, socket_connect_timeout=timeout, retry=backoff,
                           health_check_interval=15, client_name="lumia", **plain)  # fmt: skip

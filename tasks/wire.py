@@ -17,6 +17,10 @@ PIPE = "pipe"
 """The flow of most runs, which their records leave out."""
 CLAIM_MARGIN_SECONDS = 2.0
 """A claim outlasts its step's limit, so that an async handler that was cancelled at it can still commit its failure."""
+ALONE_AFTER = 2
+"""A step that was lost with its worker so often is executed in a process of its own; lib.lua knows the number, too."""
+ALONE_START_SECONDS = 15.0
+"""How long such a process may take to load; lib.lua adds it to the claim."""
 
 
 def _dumps(value: Any) -> str:
