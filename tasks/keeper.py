@@ -21,7 +21,7 @@ TTL_SECONDS = 5.0
 GRACE_SECONDS = 2.0
 REAP_SECONDS = 1.0
 LEASE_SECONDS = 0.9
-"""Of all processes about one a second looks for what was lost; shorter than REAP_SECONDS, so that nobody is waited for."""
+"""Of all processes about one a second looks for what was lost; it ends before the next look is due."""
 LAST_LOOK_SECONDS = 0.3
 """How long a process that ends waits for what may still be on its way from the broker to another one."""
 MOVE_SECONDS = 0.25
