@@ -80,7 +80,11 @@ class DeadLetter:
         """Return the letter that `as_dict` described; fields of a newer version are left out."""
         known = {field.name for field in fields(cls)} - {"history"}
         named = {name: value for name, value in data.items() if name in known}
-        return cls(**named, history=tuple(Failure(**row) for row in data.get("history") or ()))
+        return cls(**named, history=tuple(map(_failure, data.get("history") or ())))
+
+
+def _failure(row: Any) -> Failure:
+    return Failure.unpacked(row) if isinstance(row, list) else Failure(**row)
 
 
 @dataclass(frozen=True)

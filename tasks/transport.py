@@ -152,7 +152,7 @@ class RedisTransport:
     def _plan(self, digest: bytes) -> Plan:
         plan = self._plans.get(digest)
         if plan is None:
-            text = self._asked("hget", f"{self.prefix}plans", digest)
+            text = self._asked("get", self._key("plan", digest.decode()))
             if text is None:
                 raise UnknownRunError(
                     f"plan {digest.decode()} is not in Redis; was the database emptied under the bot?"
@@ -162,7 +162,7 @@ class RedisTransport:
 
     def begin_inline(self, run_id: str) -> Claim:
         """Return the claim of an Arc run that this process has started; the start script took it for us."""
-        names = ("x", "t", "a", "n", "i", "k", "o", "c", "p", "d", "R", "A", "B", "O")
+        names = ("x", "t", "a", "n", "i", "k", "o", "c", "p", "d", "R", "A", "B", "O", "D", "F")
         found = self._asked("hmget", self._key("r", run_id), names)
         return wire.claim([b"claimed", run_id.encode(), *found, b"", b""], self._plan(found[9]))
 
@@ -176,7 +176,8 @@ class RedisTransport:
         _check_store(reply)
         if status == b"fused":
             box = claim.box if commit.box is None else commit.box
-            return replace(claim, step=commit.index, attempt=1, box=box, handbacks=0, overdue=0, waited=0.0)
+            return replace(claim, step=commit.index, attempt=1, box=box, handbacks=0, overdue=0, waited=0.0,
+                           losses=0, failures=())  # fmt: skip
         if status == b"again":
             return self.begin_inline(claim.run_id)
         return self._claimed(reply)
