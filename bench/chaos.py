@@ -154,7 +154,7 @@ def drained(bot: Runtime, campaign: Campaign) -> bool:
 def run(seconds: float, seed: int, folder: Path, url: str) -> int:
     """Run the campaign; returns the exit status."""
     chance = random.Random(seed)
-    root = bot_root(folder / "bot", settings="max_attempts = 20")
+    root = bot_root(folder / "bot", settings="max_losses = 20")
     write_plugin(root, "chaotic", CODE)
     os.environ["LUMIA_REDIS_URL"] = url
     bot = open_bot(root)

@@ -27,10 +27,8 @@ class Use:
 
     def __init__(self, step: StepContext, key: str, policy: str, kind: str, given: Any) -> None:
         self.step, self.key, self._policy, self._kind, self._given = step, key, policy, kind, given
-        # A retry that is a run of its own shares the ledger of the step it began with, and of those after it.
-        origin, _, first = step.claim.retry_of.rpartition("/")
-        self._run, self._at = origin or step.claim.run_id, int(first or 0) + step.claim.step
-        self._name = f"{self._at}:{key}"
+        self._run, _, at = step.claim.ledger.rpartition("/")
+        self._name = f"{at}:{key}"
         self._started = step.runtime.clock.monotonic()
         self._detail = self._described()
         self.result: Any = None
@@ -38,8 +36,7 @@ class Use:
     def _described(self) -> dict[str, Any]:
         detail: dict[str, Any] = {"effect": self.key, "kind": self._kind, "policy": self._policy}
         digest = _digest(self._given, self.step.runtime.redact)
-        shared = f"{self._run}/{self._at}" if self.step.claim.retry_of else ""
-        named = {"args": digest, "inside": inner(), "ledger": shared}
+        named = {"args": digest, "inside": inner(), "ledger": self.step.claim.shared}
         return {**detail, **{name: value for name, value in named.items() if value}}
 
     # --- is it known?

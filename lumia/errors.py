@@ -31,6 +31,7 @@
     │   ├── LaneError              a key was used in a way that could dead-lock
     │   ├── StaleClaimError        the step was taken over by another worker
     │   ├── StaleRoutesError       a newer route table was published
+    │   ├── DeadLetterError        no such dead letter, or it can't be retried
     │   └── RunTimeoutError        waiting ended before the run did
     ├── StoreError                 a value that can't be stored, or a key used with another type
     ├── EffectError                an effect whose outcome is unknown and must not be repeated
@@ -165,6 +166,10 @@ class StaleClaimError(TransportError):
 
 class StaleRoutesError(TransportError):
     """The plan was made with an older route table than the published one; read it again."""
+
+
+class DeadLetterError(TransportError):
+    """No dead letter is named so, or it can't be retried; says why and what to do."""
 
 
 class RunTimeoutError(TransportError):

@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints
 from lumia.asyncloop import AsyncLoop
 from lumia.box import Box
 from lumia.context import StepContext, executing
+from lumia.dead import DeadLetter, Failure
 from lumia.errors import BoxError, FlowError, StaleClaimError, StoreError
 from lumia.flow import Decision, Raised, Ran, Skipped, after
 from lumia.ids import child_id
 from lumia.journal import JournalEntry, clean, described
-from lumia.ports import Claim, Commit, DeadLetter, RunRequest, StepRecord
+from lumia.ports import Claim, Commit, RunRequest, StepRecord
 from lumia.redaction import cleaned
 from lumia.routes import Plan, PlanStep
 
@@ -47,13 +48,15 @@ class StepListener:
 
 @dataclass
 class _Result:
-    """What running the handler came to."""
+    """What running the handler came to. tried: False when it was given up before. stale: its commit was refused."""
 
     result: Ran | Raised | Skipped
     context: StepContext
     box: Box[Any] | None = None
     changed: bool = False
     trace: str = ""
+    tried: bool = True
+    stale: bool = False
 
     @property
     def new_content(self) -> Box[Any] | None:
@@ -119,18 +122,33 @@ class Executor:
         listener.started(claim, step)
         began = self._bot.clock.monotonic()
         done = self._run(claim, step, held.box if held is not None else None, behind=behind)
-        done.trace = self._shown(done.trace)
         seconds = self._bot.clock.monotonic() - began
+        follower = self._end(claim, done, seconds, listener, batch)
+        if done.stale:
+            return None
+        if held is not None and done.new_content is not None:
+            held.box = done.new_content
+        self._run_children_inline(done)
+        return follower
+
+    def fail(self, claim: Claim, error: str, seconds: float, listener: StepListener) -> None:
+        """End a step that another process has executed for this one, and not survived, as failed."""
+        context = StepContext(self._bot, claim, claim.plan.steps[claim.step], "")
+        self._end(claim, _Result(Raised(error), context, trace=error), seconds, listener, None)
+
+    def _end(
+        self, claim: Claim, done: _Result, seconds: float, listener: StepListener, batch: _Batch | None
+    ) -> Claim | None:
+        step = done.context.step
+        done.trace = self._shown(done.trace)
         try:
             follower = self._commit(claim, step, done, seconds, batch is not None and batch.goes_on())
         except StaleClaimError as error:
             self._bot.log.warning("discarded a stale result: %s", error)
             listener.ended(claim, step, "stale", str(error), seconds)
+            done.stale = True
             return None
         listener.ended(claim, step, _outcome(done.result), done.trace, seconds)
-        if held is not None and done.new_content is not None:
-            held.box = done.new_content
-        self._run_children_inline(done)
         return follower
 
     def _hand_back(self, claim: Claim, step: PlanStep) -> None:
@@ -159,13 +177,12 @@ class Executor:
             late = (
                 f"hung: not done within its {limit:g} s, tried {claim.overdue} time{'s' if claim.overdue > 1 else ''}"
             )
-            return _Result(Raised(late, permanent=True), context, trace=late)
-        if claim.attempt > max(step.retry.attempts, self._bot.limits.max_attempts):
-            lost = f"given up before try {claim.attempt}: the tries before it were lost with their workers, or hung"
-            return _Result(Raised(lost, permanent=True), context, trace=lost)
+            return _given_up(late, context)
+        if claim.losses >= self._bot.limits.max_losses:
+            return _given_up(f"given up: {claim.losses} tries were lost with their workers", context)
         if behind:
             late = f"handed back {claim.handbacks} times: {_behind(step)}; restart the workers that are behind"
-            return _Result(Raised(late, permanent=True), context, trace=late)
+            return _given_up(late, context)
         handler = self._bot.handler(step)
         if handler is None:
             return _Result(Skipped("removed"), context)
@@ -210,7 +227,7 @@ class Executor:
             return self._bot.transport.commit(claim, self._build(claim, step, done, seconds, batch))
 
     def _build(self, claim: Claim, step: PlanStep, done: _Result, seconds: float, batch: bool) -> Commit:
-        decision = after(claim.plan, claim.step, done.result, claim.attempt)
+        decision = after(claim.plan, claim.step, done.result, claim.tries)
         if claim.arc and decision.retry_child:  # a child would need the resource: tried again here instead
             decision = Decision("retry", decision.step, decision.reason, index=claim.step)
         reason = clean(self._bot.redact(decision.reason[:_MAX_TEXT]))
@@ -219,14 +236,16 @@ class Executor:
         outcome = "retry" if decision.action == "retry" else decision.step
         record = StepRecord(step.handler, outcome, reason, ms, claim.attempt)
         children = () if failed else tuple(done.context.starts)
+        failures = self._failures(claim, reason) if failed and done.tried else claim.failures
         if decision.retry_child:
-            children = (_retry_child(claim, step, decision),)
+            children = (_retry_child(claim, step, decision, failures),)
         return Commit(
             decision.action, record, self._entry(claim, step, done, record), index=decision.index,
             outcome=decision.run, reason=reason, delay=decision.delay,
             box=self._wire(claim, done), children=children,
             store=() if failed else tuple(done.context.writes),
-            dead=self._dead_letter(claim, step, reason) if decision.dead else None,
+            dead=self._dead_letter(claim, decision, done, reason, failures) if decision.dead else None,
+            failures=failures if decision.action == "retry" else (),
             fuse=claim.arc or (self._fuses(claim.plan, step, decision) and not done.context.arcs),
             batch=batch and not claim.arc and not failed and not step.hard and not done.context.arcs,
         )  # fmt: skip
@@ -263,10 +282,20 @@ class Executor:
         """Return a traceback as journal, logs and events may show it."""
         return clean(self._bot.redact(trace[-_MAX_TEXT:]), MAX_TRACE, end=True)
 
-    def _dead_letter(self, claim: Claim, step: PlanStep, reason: str) -> DeadLetter:
+    def _failures(self, claim: Claim, reason: str) -> tuple[Failure, ...]:
+        now = round(self._bot.clock.now(), 3)
+        return (*claim.failures, Failure(claim.attempt, now, self._bot.worker, reason))
+
+    def _dead_letter(
+        self, claim: Claim, decision: Decision, done: _Result, reason: str, failures: tuple[Failure, ...]
+    ) -> DeadLetter:
+        steps = claim.plan.steps[claim.step :]
+        left = steps if decision.run == "failed" else steps[:1]  # else the run has gone on without this step
         return DeadLetter(
-            claim.run_id, claim.step, step.handler, claim.id, claim.key, reason, claim.attempt, claim.box,
-            self._bot.clock.now(), claim.root_id,
+            claim.run_id, claim.step, steps[0].handler, claim.id, claim.key, reason, claim.attempt - (not done.tried),
+            "" if claim.arc else claim.box, round(self._bot.clock.now(), 3), claim.root_id, flow=claim.flow,
+            priority=claim.priority, plan=Plan.of(left).text, retry_of=claim.shared, arc=claim.arc, trace=done.trace,
+            history=failures,
         )  # fmt: skip
 
 
@@ -298,6 +327,10 @@ def _differ(meta: Any, before: Any) -> bool:
         return True
 
 
+def _given_up(why: str, context: StepContext) -> _Result:
+    return _Result(Raised(why, permanent=True), context, trace=why, tried=False)
+
+
 def _failed(context: StepContext, error: BaseException) -> _Result:
     trace = "".join(traceback.format_exception(error))
     return _Result(Raised.of(error), context, trace=trace)
@@ -307,12 +340,12 @@ def _behind(step: PlanStep) -> str:
     return f"this worker doesn't have {step.handler} of generation {step.generation}, which the run was planned with"
 
 
-def _retry_child(claim: Claim, step: PlanStep, decision: Decision) -> RunRequest:
+def _retry_child(claim: Claim, step: PlanStep, decision: Decision, failures: tuple[Failure, ...]) -> RunRequest:
     return RunRequest(
         child_id(claim.run_id, claim.step, "retry"), claim.flow, claim.id, Plan.of([step]), claim.box, key=claim.key,
         cause=f"{claim.run_id}/{claim.step}", parent=claim.run_id, root_id=claim.root_id, inside=bool(claim.key),
-        delay=decision.delay, priority=claim.priority, attempt=claim.attempt,
-        retry_of=claim.retry_of or f"{claim.run_id}/{claim.step}",
+        delay=decision.delay, priority=claim.priority, attempt=claim.tries, failures=failures,
+        retry_of=claim.ledger,
     )  # fmt: skip
 
 

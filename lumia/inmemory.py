@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from lumia.dead import MAX_LETTERS, DeadFilter, DeadLetter
 from lumia.errors import PayloadError, RunTimeoutError, StaleClaimError, StaleRoutesError, UnknownRunError
 from lumia.history import MemoryHistory
 from lumia.inmemory_effects import Ledger, LedgerPort
@@ -20,9 +21,9 @@ from lumia.inmemory_run import Run
 from lumia.inmemory_store import Values
 from lumia.journal import JournalEntry, clean
 from lumia.ports import (
+    ANY,
     Claim,
     Commit,
-    DeadLetter,
     Health,
     Limits,
     RunRecord,
@@ -60,7 +61,7 @@ class InMemoryTransport(LedgerPort):
         self._effects = Ledger(self._is_live, self._log)
         self._values = Values(self.clock)
         self._journal: deque[JournalEntry] = deque()
-        self._dead: deque[DeadLetter] = deque(maxlen=10_000)
+        self._dead: deque[DeadLetter] = deque(maxlen=MAX_LETTERS)
         self._table: RouteTable | None = None
         self._counter = itertools.count(1)
         self._threads: list[threading.Thread] = []
@@ -97,7 +98,7 @@ class InMemoryTransport(LedgerPort):
         return None
 
     def _begin(self, request: RunRequest) -> None:
-        run = Run(request, request.box, self.clock.now(), attempt=request.attempt)
+        run = Run(request, request.box, self.clock.now(), attempt=request.attempt, failures=request.failures)
         self._runs[request.run_id] = run
         parent = self._runs.get(request.parent)
         if parent is not None:
@@ -237,12 +238,13 @@ class InMemoryTransport(LedgerPort):
         if run.cancelled and commit.action != "end":
             self._end(run, "cancelled", run.cancelled)
         elif commit.action == "next":
-            run.step, run.attempt, run.handbacks = commit.index, 0, 0
+            run.step, run.attempt, run.handbacks, run.losses, run.failures = commit.index, 0, 0, 0, ()
             if commit.fuse:
                 run.attempt = 1
                 return run.claim()
             self._push(run)
         elif commit.action in ("retry", "handback"):
+            run.failures = commit.failures or run.failures
             return self._again(run, commit)
         else:
             self._end(run, commit.outcome, commit.reason)
@@ -395,10 +397,28 @@ class InMemoryTransport(LedgerPort):
         """Return the published route table."""
         return self._table
 
-    def dead(self, limit: int = 100) -> list[DeadLetter]:
-        """Return the newest dead letters, newest first."""
+    def dead(self, wanted: DeadFilter = ANY) -> list[DeadLetter]:
+        """Return the dead letters that are wanted, newest first."""
         with self._changed:
-            return list(itertools.islice(reversed(self._dead), limit))
+            return list(itertools.islice(filter(wanted.matches, reversed(self._dead)), wanted.limit))
+
+    def dead_retry(self, letter: DeadLetter, request: RunRequest, entry: JournalEntry) -> bool:
+        """Start `request` in a letter's place; False, and nothing is started, when the letter is gone."""
+        with self._changed:
+            there = self.dead_drop(letter, entry)
+            if there:
+                self._begin(request)
+            return there
+
+    def dead_drop(self, letter: DeadLetter, entry: JournalEntry) -> bool:
+        """Remove a letter; False when it is gone."""
+        with self._changed:
+            there = letter in self._dead
+            if there:
+                self._dead.remove(letter)
+                self._log(entry)
+                self._changed.notify_all()
+            return there
 
     def health(self) -> Health:
         """Tell whether the transport works."""

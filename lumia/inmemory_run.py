@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from lumia.dead import Failure
 from lumia.journal import JournalEntry
 from lumia.ports import Claim, RunRecord, RunRequest, StepRecord
 
@@ -30,6 +31,8 @@ class Run:
     holds: bool = False
     cancelled: str = ""
     handbacks: int = 0
+    losses: int = 0
+    failures: tuple[Failure, ...] = ()
     steps: list[StepRecord] = field(default_factory=list)
     children: list[str] = field(default_factory=list)
     last: tuple[tuple[int, int], Claim | None] | None = None
@@ -41,7 +44,7 @@ class Run:
         return Claim(
             request.run_id, self.step, self.token, self.attempt, request.flow, request.id, request.key,
             request.root_id, request.cause, request.priority, request.plan, self.box, retry_of=request.retry_of,
-            arc=request.arc, handbacks=self.handbacks,
+            arc=request.arc, handbacks=self.handbacks, losses=self.losses, failures=self.failures,
         )  # fmt: skip
 
     def opened(self, entry: JournalEntry) -> JournalEntry:

@@ -74,7 +74,7 @@ def limits_of(config: ConfigStore) -> Limits:
     """Return the figures the mechanism needs from `config/lumia.toml`."""
     worker, core = config.core.worker, config.core
     return Limits(
-        step_timeout=worker.step_timeout, max_attempts=worker.max_attempts, dedup_window=core.dedup.window,
+        step_timeout=worker.step_timeout, max_losses=worker.max_losses, dedup_window=core.dedup.window,
         keep_runs=core.runs.keep, journal_entries=core.journal.max_entries, fuse=worker.fuse, batch=worker.batch,
         batch_seconds=worker.batch_ms / 1000, concurrency=worker.concurrency, drain=worker.drain,
     )  # fmt: skip

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from lumia.dead import DeadFilter, DeadLetter, Failure
 from lumia.history import History
 from lumia.journal import JournalEntry
 from lumia.marks import NORMAL
@@ -22,9 +23,9 @@ class RunRequest:
 
     box: wire text. key: lane. parent: run that causes it, "" for none; cause: "run/step". attached: counts into its
     parent's tree. delay: seconds. dedup: a second start under this text within the window returns the first run.
-    inside: runs within the lane its parent holds. attempt: tries already made; retry_of: the "run/step" whose effects
-    this retry shares. arc: the Box is a live resource, the run is executed inline by the
-    process that starts it.
+    inside: runs within the lane its parent holds. attempt: tries already made; failures: how they ended; retry_of: the
+    "run/step" whose effects the first step shares, the second those of the step after it, and so on. arc: the Box is a
+    live resource, the run is executed inline by the process that starts it.
     """
 
     run_id: str
@@ -44,6 +45,7 @@ class RunRequest:
     attempt: int = 0
     retry_of: str = ""
     arc: bool = False
+    failures: tuple[Failure, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,24 @@ class Claim:
     handbacks: int = 0
     overdue: int = 0
     waited: float = 0.0
+    losses: int = 0
+    failures: tuple[Failure, ...] = ()
+
+    @property
+    def shared(self) -> str:
+        """Return the "run/step" whose effects this step shares, "" when they are its own."""
+        run, _, first = self.retry_of.rpartition("/")
+        return f"{run}/{int(first) + self.step}" if run else ""
+
+    @property
+    def ledger(self) -> str:
+        """Return the "run/step" under which this step's effects are recorded."""
+        return self.shared or f"{self.run_id}/{self.step}"
+
+    @property
+    def tries(self) -> int:
+        """Return the number of this try among those that count as failed: without the lost ones."""
+        return max(1, self.attempt - self.overdue - self.losses)
 
 
 @dataclass(frozen=True)
@@ -93,28 +113,12 @@ class StoreOp:
 
 
 @dataclass(frozen=True)
-class DeadLetter:
-    """What was given up: the step, why, and the Box it had."""
-
-    run_id: str
-    step: int
-    handler: str
-    id: str
-    key: str
-    error: str
-    attempts: int
-    box: str
-    time: float
-    root_id: str = ""
-
-
-@dataclass(frozen=True)
 class Commit:
     """Everything that ends a step, written at once or not at all.
 
     action: next, end, retry or handback (another worker shall take it). box: new wire text or None when unchanged.
     record: the step's line in the run record. fuse: this process executes the next step at once. batch: it takes the
-    queue's next run when this one has ended.
+    queue's next run when this one has ended. failures: every try of the step so far, for the one to come.
     """
 
     action: str
@@ -130,6 +134,7 @@ class Commit:
     dead: DeadLetter | None = None
     fuse: bool = False
     batch: bool = False
+    failures: tuple[Failure, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -213,11 +218,11 @@ class Limits:
     """The figures of the configuration that a transport needs; times in seconds, sizes in bytes.
 
     handbacks: how often workers that are behind a run's plan may hand its step on. drain: how long a worker that was
-    asked to end may take.
+    asked to end may take. max_losses: how often a step may be lost with its worker.
     """
 
     step_timeout: float = 60.0
-    max_attempts: int = 3
+    max_losses: int = 5
     dedup_window: float = 3600.0
     keep_runs: float = 3600.0
     journal_entries: int = 100_000
@@ -237,6 +242,9 @@ class Health:
     workers: tuple[str, ...] = ()
     detail: str = ""
     counters: dict[str, int] = field(default_factory=dict)
+
+
+ANY = DeadFilter()
 
 
 class Transport(Protocol):
@@ -318,8 +326,14 @@ class Transport(Protocol):
     def routes(self) -> RouteTable | None:
         """Return the published route table, or None before the first worker has loaded."""
 
-    def dead(self, limit: int = 100) -> list[DeadLetter]:
-        """Return the newest dead letters, newest first."""
+    def dead(self, wanted: DeadFilter = ANY) -> list[DeadLetter]:
+        """Return the dead letters that are wanted, newest first."""
+
+    def dead_retry(self, letter: DeadLetter, request: RunRequest, entry: JournalEntry) -> bool:
+        """Start `request` in a letter's place; False, and nothing is started, when the letter is gone."""
+
+    def dead_drop(self, letter: DeadLetter, entry: JournalEntry) -> bool:
+        """Remove a letter; False when it is gone."""
 
     def health(self) -> Health:
         """Tell whether the transport works; never raises."""

@@ -25,6 +25,7 @@ from typing import Any
 from lumia import __version__
 from lumia.box import Box, limit, set_limit
 from lumia.bus import event, pipe
+from lumia.dead import DeadLetter
 from lumia.errors import PluginLoadError, RegistrationError
 from lumia.inmemory import InMemoryTransport
 from lumia.loader import Handler, Loader, Plugin, PluginSet
@@ -32,7 +33,7 @@ from lumia.manifest import Manifest
 from lumia.marks import Mark, marks_in, marks_on, verify
 from lumia.opening import limits_of, open_bot
 from lumia.paths import base
-from lumia.ports import DeadLetter, Limits
+from lumia.ports import Limits
 from lumia.routes import RouteTable
 from lumia.runs import RunResult, result
 from lumia.runtime import Runtime

@@ -123,7 +123,7 @@ def _child_stop(**_: Any) -> None:
 
 @signals.worker_shutdown.connect
 def _stop(**_: Any) -> None:
-    worker.stop()
+    worker.shut_down()
 
 
 @signals.task_revoked.connect

@@ -1,4 +1,4 @@
-"""The commands of the backend: `lumia up`, `down`, `status`, `doctor` and `worker add|remove|list`."""
+"""The commands of the backend: `lumia up`, `down`, `status`, `doctor` and `worker add|remove|list`; `dead` beside."""
 
 from __future__ import annotations
 
@@ -14,10 +14,7 @@ import typer
 from lumia import paths
 from lumia.errors import SupervisorError
 from lumia.marks import command
-from tasks import (
-    effect_commands,  # noqa: F401 (marks commands of its own)
-    explain_commands,  # noqa: F401 (marks commands of its own)
-)
+from tasks import dead_commands, effect_commands, explain_commands  # noqa: F401 (they mark commands of their own)
 from tasks.supervise import client, status, up
 from tasks.supervise.folders import Folders
 from tasks.supervise.plan import UpOptions

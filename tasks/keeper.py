@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable
@@ -19,8 +20,31 @@ BEAT_SECONDS = 1.0
 TTL_SECONDS = 5.0
 GRACE_SECONDS = 2.0
 REAP_SECONDS = 1.0
+LEASE_SECONDS = 0.9
+"""Of all processes about one a second looks for what was lost; it ends before the next look is due."""
+LAST_LOOK_SECONDS = 0.3
+"""How long a process that ends waits for what may still be on its way from the broker to another one."""
 MOVE_SECONDS = 0.25
 BLOB_SECONDS = 3600.0
+
+
+def reap(transport: RedisTransport, log: logging.Logger, grace: float) -> None:
+    """Take back what was lost; a message counts as vanished after `grace` seconds."""
+    limits = transport.limits
+    found = transport.call(
+        "reap", int(TTL_SECONDS * 1000), int(grace * 1000), int(limits.keep_runs * 1000), limits.journal_entries,
+        *lists(transport.queues()),
+    )  # fmt: skip
+    for told in found[3:]:
+        log.warning("requeued: run %s", told.decode())
+
+
+def look_once_more(transport: RedisTransport, log: logging.Logger) -> None:
+    """Push what the broker gave this ending process and it never began, so that nobody waits for the reaper's grace."""
+    with suppress(RedisError, LumiaError):
+        reap(transport, log, LAST_LOOK_SECONDS)
+        time.sleep(LAST_LOOK_SECONDS + 0.05)
+        reap(transport, log, LAST_LOOK_SECONDS)
 
 
 class Keeper:
@@ -91,14 +115,10 @@ class Keeper:
         self._left = MOVE_SECONDS if left < 0 else min(MOVE_SECONDS, max(0.005, left / 1000))
 
     def reap(self) -> None:
-        """Take back what dead processes, hung steps and lost messages left behind."""
-        limits, names = self._transport.limits, lists(self._transport.queues())
-        keep = int(limits.keep_runs * 1000)
-        found = self._transport.call(
-            "reap", int(TTL_SECONDS * 1000), int(GRACE_SECONDS * 1000), keep, limits.journal_entries, *names
-        )
-        for told in found[3:]:
-            self._bot.log.warning("requeued: run %s", told.decode())
+        """Take back what dead processes, hung steps and lost messages left behind, unless another process just did."""
+        transport, lease = self._transport, int(LEASE_SECONDS * 1000)
+        if transport.redis.set(f"{transport.prefix}reaper", transport.worker, nx=True, px=lease):
+            reap(transport, self._bot.log, GRACE_SECONDS)
 
     def _replace_if_hung(self) -> None:
         hung = self._watch.hung()

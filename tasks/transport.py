@@ -17,6 +17,7 @@ from redis.exceptions import RedisError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.retry import Retry
 
+from lumia.dead import DeadFilter, DeadLetter
 from lumia.errors import (
     BackendUnavailableError,
     RunTimeoutError,
@@ -28,9 +29,9 @@ from lumia.errors import (
 from lumia.history import History, MergedHistory
 from lumia.journal import JournalEntry
 from lumia.ports import (
+    ANY,
     Claim,
     Commit,
-    DeadLetter,
     Health,
     Limits,
     RunRecord,
@@ -39,10 +40,10 @@ from lumia.ports import (
     StoreOp,
 )
 from lumia.routes import Plan, RouteTable
-from tasks import wire
+from tasks import letters, wire
 from tasks.connection import TimedConnection
 from tasks.history import StreamHistory
-from tasks.ledger import LedgerPort
+from tasks.ledger import KEEP_SECONDS, LedgerPort
 from tasks.scripts import Scripts
 
 PREFIX = "lumia:"
@@ -57,9 +58,9 @@ _AWAY = (RedisConnectionError, RedisTimeoutError, OSError)
 log = logging.getLogger("lumia")
 
 
-def connect(url: str, *, timeout: float = 5.0) -> Redis:
-    """Return a client that retries briefly; `timeout` in seconds bounds one answer."""
-    backoff = Retry(ExponentialBackoff(cap=0.5, base=0.05), 5)
+def connect(url: str, *, timeout: float = 5.0, tries: int = 5) -> Redis:
+    """Return a client that retries briefly, up to `tries` times; `timeout` in seconds bounds one answer."""
+    backoff = Retry(ExponentialBackoff(cap=0.5, base=0.05), tries)
     plain = {"connection_class": TimedConnection} if url.startswith("redis://") else {}
     return Redis.from_url(url, socket_timeout=timeout, socket_connect_timeout=timeout, retry=backoff,
                           health_check_interval=15, client_name="lumia", **plain)  # fmt: skip
@@ -122,7 +123,7 @@ class RedisTransport(LedgerPort):
         if reply[0] == b"plan":
             self._stored.clear()
             reply = send(*self._runs(requests))
-        if reply[0] not in (b"stale", b"refused"):
+        if reply[0] not in (b"stale", b"refused", b"gone"):
             self._stored.update(request.plan.digest for request in requests)
         return reply
 
@@ -153,7 +154,7 @@ class RedisTransport(LedgerPort):
     def _plan(self, digest: bytes) -> Plan:
         plan = self._plans.get(digest)
         if plan is None:
-            text = self._asked("hget", f"{self.prefix}plans", digest)
+            text = self._asked("get", self._key("plan", digest.decode()))
             if text is None:
                 raise UnknownRunError(
                     f"plan {digest.decode()} is not in Redis; was the database emptied under the bot?"
@@ -163,7 +164,7 @@ class RedisTransport(LedgerPort):
 
     def begin_inline(self, run_id: str) -> Claim:
         """Return the claim of an Arc run that this process has started; the start script took it for us."""
-        names = ("x", "t", "a", "n", "i", "k", "o", "c", "p", "d", "R", "A", "B", "O")
+        names = ("x", "t", "a", "n", "i", "k", "o", "c", "p", "d", "R", "A", "B", "O", "D", "F")
         found = self._asked("hmget", self._key("r", run_id), names)
         return wire.claim([b"claimed", run_id.encode(), *found, b"", b""], self._plan(found[9]))
 
@@ -177,7 +178,8 @@ class RedisTransport(LedgerPort):
         _check_store(reply)
         if status == b"fused":
             box = claim.box if commit.box is None else commit.box
-            return replace(claim, step=commit.index, attempt=1, box=box, handbacks=0, overdue=0, waited=0.0)
+            return replace(claim, step=commit.index, attempt=1, box=box, handbacks=0, overdue=0, waited=0.0,
+                           losses=0, failures=())  # fmt: skip
         if status == b"again":
             return self.begin_inline(claim.run_id)
         return self._claimed(reply)
@@ -321,11 +323,24 @@ class RedisTransport(LedgerPort):
         """Return the number of the published route table, 0 for none."""
         return int(self._asked("hget", f"{self.prefix}routes", "number") or 0)
 
-    def dead(self, limit: int = 100) -> list[DeadLetter]:
-        """Return the newest dead letters, newest first."""
-        names = self._asked("zrevrange", f"{self.prefix}dead", 0, limit - 1)
-        texts = self._asked("hmget", f"{self.prefix}dl", names) if names else []
-        return [wire.parse_dead_letter(text) for text in texts if text]
+    def dead(self, wanted: DeadFilter = ANY) -> list[DeadLetter]:
+        """Return the dead letters that are wanted, newest first."""
+        return letters.read(self._asked, self.prefix, wanted)
+
+    def dead_retry(self, letter: DeadLetter, request: RunRequest, entry: JournalEntry) -> bool:
+        """Start `request` in a letter's place; False, and nothing is started, when the letter is gone."""
+        head = self._taking(letter, entry)
+        reply = self._with_plans([request], lambda *run: self.call("dead", *head, *run))
+        return bool(reply[0] == b"ok")
+
+    def dead_drop(self, letter: DeadLetter, entry: JournalEntry) -> bool:
+        """Remove a letter; False when it is gone."""
+        return bool(self.call("dead", *self._taking(letter, entry))[0] == b"ok")
+
+    def _taking(self, letter: DeadLetter, entry: JournalEntry) -> list[Any]:
+        ledger, keep = letter.ledger.rpartition("/")[0], int(self.limits.keep_runs * 1000)
+        head = [letter.name, entry.dump(), self.limits.journal_entries, letters.call_id()]
+        return [*head, ledger, KEEP_SECONDS, keep]
 
     def health(self) -> Health:
         """Tell whether the transport works; never raises."""

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Any
 
+from lumia.dead import DeadLetter, Failure
 from lumia.journal import JournalEntry
 from lumia.marks import DEFAULT_QUEUE, NORMAL
-from lumia.ports import Claim, Commit, DeadLetter, Limits, RunRequest, StepRecord, StoreOp
+from lumia.ports import Claim, Commit, Limits, RunRequest, StepRecord, StoreOp
 from lumia.routes import Plan, PlanStep
+from tasks.letters import packed
 
 PIPE = "pipe"
 """The flow of most runs, which their records leave out."""
 CLAIM_MARGIN_SECONDS = 2.0
 """A claim outlasts its step's limit, so that an async handler that was cancelled at it can still commit its failure."""
+ALONE_AFTER = 2
+"""A step that was lost with its worker so often is executed in a process of its own; lib.lua knows the number, too."""
+ALONE_START_SECONDS = 15.0
+"""How long such a process may take to load; lib.lua adds it to the claim."""
 
 
 def _dumps(value: Any) -> str:
@@ -55,7 +60,7 @@ def run(request: RunRequest, limits: Limits, worker: str, *, with_plan: bool) ->
         "m": _hard(first, limits) if first else "", "to": timeout_ms(first, limits) if first else "",
         "R": request.retry_of, "A": "1" if request.arc else "", "L": "i" if request.inside else "",
         "w": worker if request.arc else "", "dl": _ms(request.delay) or "", "dd": request.dedup, "j": entry.dump(),
-        "je": ended.dump() if first is None else "",
+        "je": ended.dump() if first is None else "", "F": failures_text(request.failures) if request.failures else "",
     }  # fmt: skip
     return _dumps({name: value for name, value in found.items() if value != ""})
 
@@ -76,6 +81,8 @@ def commit(claim: Claim, done: Commit, limits: Limits, worker: str) -> str:
             found |= {"batch": 1, "w": worker}
     else:
         found |= {"to": timeout_ms(follower, limits), "delay": _ms(done.delay)}
+        if done.failures:
+            found["F"] = failures_text(done.failures)
     if done.action == "next":
         found |= {"nx": done.index, "h": follower.handler, "l": follower.queue}
         if follower.hard:
@@ -83,7 +90,7 @@ def commit(claim: Claim, done: Commit, limits: Limits, worker: str) -> str:
         if done.fuse:
             found["fuse"] = 1
     if done.dead is not None:
-        found |= {"dead": dead_letter(done.dead), "jd": _dead_entry(claim, done.dead).dump()}
+        found |= {"dead": packed(done.dead), "jd": _dead_entry(claim, done.dead).dump()}
     return _dumps(found)
 
 
@@ -112,22 +119,23 @@ def parse_record(text: bytes) -> StepRecord:
     return StepRecord(*json.loads(text))
 
 
-def dead_letter(dead: DeadLetter) -> str:
-    """Return a dead letter's JSON."""
-    return _dumps(asdict(dead))
+def failures_text(failures: Sequence[Failure]) -> str:
+    """Return how tries that came to nothing are kept in the run record."""
+    return _dumps([failure.packed() for failure in failures])
 
 
-def parse_dead_letter(text: bytes) -> DeadLetter:
-    """Return the dead letter of a JSON text."""
-    return DeadLetter(**json.loads(text))
+def parse_failures(text: str) -> tuple[Failure, ...]:
+    """Return the failures of a run record's text."""
+    return tuple(map(Failure.unpacked, json.loads(text))) if text else ()
 
 
 def claim(reply: Sequence[bytes], plan: Plan) -> Claim:
     """Return the claim of a script's reply, see `fields` in lib.lua."""
-    (run_id, step, token, attempt, flow, id_, key, root, cause, priority, _, retry_of, arc, handbacks, overdue, waited,
-     box) = ((item or b"").decode() for item in reply[1:])  # fmt: skip
+    (run_id, step, token, attempt, flow, id_, key, root, cause, priority, _, retry_of, arc, handbacks, overdue, losses,
+     failures, waited, box) = ((item or b"").decode() for item in reply[1:])  # fmt: skip
     return Claim(
         run_id, int(step or 0), int(token), int(attempt), flow or PIPE, id_, key, root or run_id, cause,
         int(priority or NORMAL), plan, box, retry_of=retry_of, arc=arc == "1", handbacks=int(handbacks or 0),
         overdue=int(overdue or 0), waited=int(waited or 0) / 1000,
+        losses=int(losses or 0), failures=parse_failures(failures),
     )  # fmt: skip

@@ -11,17 +11,18 @@ from typing import Any
 from celery import Celery
 
 from lumia.box import Box
-from lumia.errors import UnknownRunError
+from lumia.errors import LumiaError, UnknownRunError
 from lumia.opening import start_plugins
 from lumia.ports import RunRequest
 from lumia.routes import RouteTable
 from lumia.runtime import Runtime, open_bot
 from lumia.system import new_id
-from tasks.backend import worker_name
+from tasks.alone import Alone
+from tasks.backend import redis_url, worker_name
 from tasks.events import TaskEvents
-from tasks.keeper import Keeper
+from tasks.keeper import BEAT_SECONDS, Keeper, look_once_more
 from tasks.queues import add_consumer, consume, shared
-from tasks.transport import RedisTransport
+from tasks.transport import RedisTransport, connect
 from tasks.turns import Turns
 from tasks.watch import Watch, leave_after
 
@@ -36,10 +37,12 @@ class LumiaWorker:
     def __init__(self, app: Celery) -> None:
         self._app = app
         self._bot: Runtime | None = None
+        self._glance: RedisTransport | None = None
         self._keeper: Keeper | None = None
         self._consumer: Any = None
         self._events: Any = None
         self._watch = Watch()
+        self._alone = Alone()
         self._turns = Turns()
         self._ailing: dict[str, int] = {}
         self._explicit = False
@@ -68,6 +71,7 @@ class LumiaWorker:
             self._served = set(shared(self.transport.queues()))
             consume(self._app, sorted(self._served))
         self._register(table)
+        self._note_ailing()
 
     def execute_here(self, slots: int) -> None:
         """Start the plugins and the keeper: this process executes `slots` steps at once; a prefork child, one."""
@@ -93,6 +97,11 @@ class LumiaWorker:
             self.transport.redis.set(key, json.dumps([self.bot.redact(str(failure)) for failure in failures]))
         else:
             self.transport.redis.delete(key)
+        self._note_ailing()
+
+    def _note_ailing(self) -> None:
+        """Remember the plugins that their settings kept from loading, and the state of their files."""
+        failures = self.bot.plugins.failures if self.bot.plugins is not None else []
         self._ailing = _stamps(self.bot, [failure.name for failure in failures if failure.stage == "config"])
 
     def _leave_if_repaired(self) -> None:
@@ -105,8 +114,15 @@ class LumiaWorker:
             os.kill(os.getpid(), signal.SIGTERM)
 
     def ready(self, consumer: Any) -> None:
-        """Remember the consumer whose queues can be changed and whose events are sent."""
+        """Remember the consumer whose queues can be changed and whose events are sent.
+
+        The main process of a prefork pool executes nothing, so it has no keeper; it looks for new routes by Celery's
+        timer: a thread of its own would be copied, locks held, into children that are forked later.
+        """
         self._consumer = consumer
+        if self._keeper is None:
+            self._glance = RedisTransport(connect(redis_url(self.bot.root), timeout=1.0, tries=0), worker="main")
+            consumer.timer.call_repeatedly(BEAT_SECONDS, self._refresh_in_main)
 
     def stop(self) -> None:
         """Sign off and unload."""
@@ -116,6 +132,12 @@ class LumiaWorker:
         if self._bot is not None:
             self._bot.close()
             self._bot = None
+
+    def shut_down(self) -> None:
+        """Sign off when Celery has closed its connection; what it had popped and not begun is pushed again."""
+        if self._bot is not None and self._consumer is not None:
+            look_once_more(self.transport, self._bot.log)
+        self.stop()
 
     def drain(self) -> None:
         """Take no more runs than are being executed, and leave for good when they don't end in time."""
@@ -135,8 +157,11 @@ class LumiaWorker:
                 return "dropped: committed or claimed elsewhere"
             events = TaskEvents(self._dispatcher(hostname), claim)
             try:
-                with self._turns.over(events) as quick, self._watch.over(quick, bot.limits) as listener:
-                    bot.executor.process(claim, listener)
+                if self._alone.wants(claim, bot.limits):
+                    self._alone.execute(bot, claim, events)
+                else:
+                    with self._turns.over(events) as quick, self._watch.over(quick, bot.limits) as listener:
+                        bot.executor.process(claim, listener)
             finally:
                 events.send()
         if events.failure:
@@ -163,6 +188,20 @@ class LumiaWorker:
         table = self.bot.transport.publish(self.bot.install(self.bot.plugins))
         self.bot.use_routes(table)
         return table
+
+    def _refresh_in_main(self) -> None:
+        """Refresh without ever holding up Celery's loop for long."""
+        assert self._glance is not None
+        try:
+            with self.bot.activated():
+                if self._glance.routes_number() == self.bot.table.number:
+                    self._leave_if_repaired()
+                else:
+                    self._refresh()
+        except LumiaError as error:
+            self.bot.log.warning("looking for new routes: %s", error)
+        except Exception:
+            self.bot.log.exception("looking for new routes failed; the next second tries again")
 
     def _refresh(self) -> None:
         self._leave_if_repaired()

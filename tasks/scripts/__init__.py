@@ -18,7 +18,8 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from tasks.connection import Lines
 
 EFFECTS = ("effect_begin", "effect_end", "effect_settle", "effect_list")
-NAMES = ("start", "claim", "commit", "write", "cancel", "move", "heartbeat", "reap", "publish", "bury", *EFFECTS)
+RUNS = ("start", "claim", "commit", "write", "cancel", "move", "heartbeat", "reap", "publish", "bury", "dead")
+NAMES = (*RUNS, *EFFECTS)
 _FOLDER = Path(__file__).parent
 
 

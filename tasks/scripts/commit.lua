@@ -4,7 +4,7 @@
 -- {'refused', key, what} before anything was written.
 local c = cjson.decode(ARGV[2])
 local key = runkey(c.r)
-local f = redis.call('HMGET', key, 's', 'x', 't', 'lc', 'la', 'X', 'l', 'A', 'S', 'm', 'B', 'O')
+local f = redis.call('HMGET', key, 's', 'x', 't', 'lc', 'la', 'X', 'l', 'A', 'S', 'm', 'B', 'O', 'D', 'F')
 local mark = c.x .. ':' .. c.t
 if f[4] == mark then
   if f[5] == 'ok' or f[5] == 'fused' or f[5] == 'again' then return {f[5]} end
@@ -65,7 +65,7 @@ end
 if op == 'next' then
   change('x', c.nx, 'h', c.h, 'l', c.l, 'to', c.to)
   if c.m or f[10] then change('m', c.m or '') end
-  if f[11] or f[12] then change('B', 0, 'O', 0) end
+  if f[11] or f[12] or f[13] or f[14] then redis.call('HDEL', key, 'B', 'O', 'D', 'F') end
   if c.fuse then
     change('a', 1)
     redis.call('ZADD', P .. 'claims', clock() + c.to, c.r)
@@ -78,6 +78,7 @@ if op == 'next' then
   return reply
 end
 if op == 'retry' or op == 'handback' then
+  if c.F then change('F', c.F) end
   if op == 'handback' then
     redis.call('HINCRBY', key, 'a', -1)
     redis.call('HINCRBY', key, 'B', 1)

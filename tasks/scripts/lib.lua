@@ -5,6 +5,11 @@ local LISTS = {0, 3, 6, 9}
 local NORMAL = 3
 local QUEUE = 'default'
 local MAX_LETTERS = 10000
+-- A step that was lost with its worker so often is executed in a process of its own, which takes so long (ms) to start.
+local ALONE_AFTER = 2
+local ALONE_START = 15000
+-- How long (ms) a plan is kept after the last run that needs it, and effects after the dead letter that needs them.
+local WEEK = 7 * 24 * 3600 * 1000
 
 -- The server's time in ms, the same for everything one script does.
 local moment
@@ -31,12 +36,22 @@ local function note(limit, text, ...)
 end
 
 -- Keep a dead letter; past the bound the oldest one goes, and is counted.
+-- The effects of its step are kept as long as it is, so that a retry does not repeat them.
 local function letter(member, text)
+  local function ledger_of(json)
+    local ok, found = pcall(cjson.decode, json)
+    return ok and (string.match(found.retry_of or '', '^(.*)/') or found.run_id) or ''
+  end
   redis.call('HSET', P .. 'dl', member, text)
   redis.call('ZADD', P .. 'dead', clock(), member)
   count('dead')
+  local ledger = ledger_of(text)
+  redis.call('PERSIST', P .. 'fx:' .. ledger)
+  if redis.call('EXISTS', runkey(ledger)) == 1 then redis.call('HSET', runkey(ledger), 'E', '1') end
   while redis.call('ZCARD', P .. 'dead') > MAX_LETTERS do
-    redis.call('HDEL', P .. 'dl', redis.call('ZPOPMIN', P .. 'dead')[1])
+    local oldest = redis.call('ZPOPMIN', P .. 'dead')[1]
+    redis.call('PEXPIRE', P .. 'fx:' .. ledger_of(redis.call('HGET', P .. 'dl', oldest) or ''), WEEK)
+    redis.call('HDEL', P .. 'dl', oldest)
     count('dead dropped')
   end
 end
@@ -50,12 +65,13 @@ end
 
 -- Push the message of the run's current step: a Celery envelope whose arguments are (run, step, sequence) only.
 local function push(id)
-  local f = redis.call('HMGET', runkey(id), 'h', 'l', 'x', 'm', 'p')
+  local f = redis.call('HMGET', runkey(id), 'h', 'l', 'x', 'm', 'p', 'D')
   local handler, queue, step, hard, priority = f[1], f[2] or QUEUE, f[3] or '0', f[4], tonumber(f[5]) or NORMAL
   local seq = redis.call('INCR', P .. 'seq')
   local list = listname(queue, priority)
   local name = id .. '.' .. step .. '.' .. seq
-  local limit = hard and hard ~= '' and '"timelimit":[' .. hard / 1000 .. ',null],' or ''
+  local more = tonumber(f[6] or 0) >= ALONE_AFTER and ALONE_START or 0
+  local limit = hard and hard ~= '' and '"timelimit":[' .. (hard + more) / 1000 .. ',null],' or ''
   redis.call('LPUSH', list,
     '{"body":"[[\\"' .. id .. '\\",' .. step .. ',' .. seq .. '],{},{}]","content-encoding":"utf-8","content-type":"application/json",'
     .. '"headers":{"task":"lumia.step","id":"' .. name .. '","shadow":' .. cjson.encode(handler) .. ',' .. limit
@@ -113,11 +129,23 @@ local function release(key)
   end
 end
 
+-- A plan is kept as long as a run in flight needs it, be it for months, and a week longer.
+local function hold_plan(digest, text)
+  if text then redis.call('SET', P .. 'plan:' .. digest, text, 'NX') end
+  if redis.call('HINCRBY', P .. 'plans', digest, 1) == 1 then redis.call('PERSIST', P .. 'plan:' .. digest) end
+end
+
+local function let_plan_go(digest)
+  if redis.call('HINCRBY', P .. 'plans', digest, -1) > 0 then return end
+  redis.call('HDEL', P .. 'plans', digest)
+  redis.call('PEXPIRE', P .. 'plan:' .. digest, WEEK)
+end
+
 -- A run's own steps are over: its sibling may run; when its children are over too, let go of the lane, tell who waits,
 -- and go on to the parent. `g` counts the children that still run; it falls below 0 when the run itself has ended, too.
 local function leave(id, keep)
   redis.call('ZREM', P .. 'claims', id)
-  local f = redis.call('HMGET', runkey(id), 'k', 'L', 'u')
+  local f = redis.call('HMGET', runkey(id), 'k', 'L', 'u', 'd', 'E')
   if f[2] == 'i' then step_aside(id, f[1]) end
   while redis.call('HINCRBY', runkey(id), 'g', -1) < 0 do
     redis.call('HSET', runkey(id), 's', 'f', 'e', clock())
@@ -125,10 +153,11 @@ local function leave(id, keep)
     redis.call('PUBLISH', P .. 'done', id)
     redis.call('PEXPIRE', runkey(id), keep)
     redis.call('PEXPIRE', boxkey(id), keep)
-    redis.call('PEXPIRE', P .. 'fx:' .. id, keep)
+    if f[5] then redis.call('PERSIST', P .. 'fx:' .. id) else redis.call('PEXPIRE', P .. 'fx:' .. id, keep) end
+    let_plan_go(f[4])
     id = f[3]
     if not id then return end
-    f = redis.call('HMGET', runkey(id), 'k', 'L', 'u')
+    f = redis.call('HMGET', runkey(id), 'k', 'L', 'u', 'd', 'E')
   end
 end
 
@@ -139,13 +168,16 @@ end
 
 -- End a run that no worker can end with a commit of its own.
 local function bury(id, outcome, reason, keep, limit, detail)
-  local f = redis.call('HMGET', runkey(id), 'i', 'o', 'k', 'x', 'h', 'a', 'S')
+  local f = redis.call('HMGET', runkey(id), 'i', 'o', 'k', 'x', 'h', 'a', 'S', 'n', 'p', 'R', 'A', 'F')
   local root, step, attempts = f[2] or id, tonumber(f[4]) or 0, tonumber(f[6]) or 0
   local write = f[7] and note or function(...) return note_first(id, ...) end
   local entry = {r = id, o = f[2] or nil, i = f[1], k = f[3] or nil, y = reason}
   if outcome == 'failed' then
+    local origin, index = string.match(f[10] or '', '^(.*)/(%d+)$')
     letter(id .. '.' .. step, cjson.encode({run_id = id, step = step, handler = f[5] or '', id = f[1], key = f[3] or '',
-      error = detail or reason, attempts = attempts, box = redis.call('GET', boxkey(id)) or '', time = clock() / 1000, root_id = root}))
+      error = detail or reason, attempts = attempts, box = redis.call('GET', boxkey(id)) or '', time = clock() / 1000, root_id = root,
+      flow = f[8] or 'pipe', priority = tonumber(f[9]) or NORMAL, arc = f[11] == '1',
+      retry_of = origin and origin .. '/' .. string.format('%d', index + step) or '', history = f[12] and cjson.decode(f[12]) or nil}))
     entry.n, entry.x, entry.h, entry.a = 'dead', step, f[5] or nil, attempts
     write(limit, cjson.encode(entry))
     write = note
@@ -157,14 +189,14 @@ end
 
 -- The answer to a claim: everything the executor needs. A committed, foreign or younger message gets nothing.
 local function taken(id)
-  local f = redis.call('HMGET', runkey(id), 'x', 't', 'a', 'n', 'i', 'k', 'o', 'c', 'p', 'd', 'R', 'A', 'B', 'O', 'Q')
-  return {'claimed', id, f[1], f[2], f[3], f[4], f[5], f[6], f[7], f[8], f[9], f[10], f[11], f[12], f[13], f[14], f[15],
-    redis.call('GET', boxkey(id))}
+  local f = redis.call('HMGET', runkey(id), 'x', 't', 'a', 'n', 'i', 'k', 'o', 'c', 'p', 'd', 'R', 'A', 'B', 'O', 'D', 'F', 'Q')
+  return {'claimed', id, f[1], f[2], f[3], f[4], f[5], f[6], f[7], f[8], f[9], f[10], f[11], f[12], f[13], f[14], f[15], f[16],
+    f[17], redis.call('GET', boxkey(id))}
 end
 
 local function take(id, step, seq, worker)
   local key = runkey(id)
-  local f = redis.call('HMGET', key, 's', 'x', 'q', 'to', 'l', 'p', 'w', 'Q')
+  local f = redis.call('HMGET', key, 's', 'x', 'q', 'to', 'l', 'p', 'w', 'Q', 'D')
   if f[1] == 'c' and (f[2] or '0') == step and f[3] == seq and f[7] == worker then return taken(id) end
   if f[1] ~= 'q' or (f[2] or '0') ~= step or f[3] ~= seq then
     count('dropped')
@@ -173,7 +205,8 @@ local function take(id, step, seq, worker)
   redis.call('ZREM', P .. 'queued:' .. listname(f[5] or QUEUE, tonumber(f[6]) or NORMAL), id .. '.' .. step .. '.' .. seq)
   redis.call('HINCRBY', key, 'a', 1)
   redis.call('HSET', key, 's', 'c', 'w', worker, 't', redis.call('INCR', P .. 'token'), 'Q', math.max(0, clock() - f[8]))
-  redis.call('ZADD', P .. 'claims', clock() + f[4], id)
+  local more = tonumber(f[9] or 0) >= ALONE_AFTER and ALONE_START or 0
+  redis.call('ZADD', P .. 'claims', clock() + f[4] + more, id)
   return taken(id)
 end
 
@@ -206,7 +239,7 @@ end
 local function begin(r, wire, limit, keep)
   local id = r.r
   local record = {'b', clock(), 's', 'n', 'd', r.d}
-  for _, name in ipairs({'i', 'n', 'k', 'o', 'c', 'u', 'p', 'a', 'h', 'l', 'm', 'to', 'R', 'A', 'L'}) do
+  for _, name in ipairs({'i', 'n', 'k', 'o', 'c', 'u', 'p', 'a', 'h', 'l', 'm', 'to', 'R', 'A', 'L', 'F'}) do
     local value = r[name]
     if value then
       record[#record + 1] = name
@@ -214,7 +247,7 @@ local function begin(r, wire, limit, keep)
     end
   end
   redis.call('HSET', runkey(id), unpack(record))
-  if r.pt then redis.call('HSETNX', P .. 'plans', r.d, r.pt) end
+  hold_plan(r.d, r.pt)
   redis.call('SET', boxkey(id), wire)
   if r.cr and redis.call('EXISTS', runkey(r.cr)) == 1 then
     local number = redis.call('HINCRBY', runkey(r.cr), 'K', 1)
@@ -237,7 +270,7 @@ end
 
 -- Whether a request comes without its plan although that is not here (any more): Redis may have lost its last second.
 local function planless(r)
-  return not r.pt and redis.call('HEXISTS', P .. 'plans', r.d) == 0
+  return not r.pt and redis.call('EXISTS', P .. 'plan:' .. r.d) == 0
 end
 
 -- The run that serves this request already, or nil; a fresh dedup text is remembered for the window.

@@ -4,6 +4,7 @@ local now, ttl, grace, keep, limit = clock(), tonumber(ARGV[2]), tonumber(ARGV[3
 local since = tonumber(redis.call('GET', P .. 'beat:since') or now)
 local last = tonumber(redis.call('GET', P .. 'beat:last') or 0)
 local steady = now - since > ttl and now - last < ttl
+local MAX_LOOK = 20000
 local DEAD, OVERDUE, VANISHED = 1, 2, 3
 local reply = {0, 0, 0}
 local ARC = {dead = 'arc lost: the process that held the live resource is gone',
@@ -14,6 +15,19 @@ local function tell(kind, text)
   reply[#reply + 1] = text
 end
 
+-- Count and tell a lost try: it is kept with the run for its dead letter, and stands in the journal.
+local COUNTER = {dead = 'D', overdue = 'O'}
+local TOLD = {dead = 'its worker died', overdue = 'hung: not done in time'}
+local function note_lost(id, worker, why)
+  local f = redis.call('HMGET', runkey(id), 'i', 'o', 'k', 'x', 'h', 'a', 'F')
+  local attempt, row = tonumber(f[6]) or 0, nil
+  row = cjson.encode({attempt, now / 1000, worker, TOLD[why], 1})
+  redis.call('HSET', runkey(id), 'F', f[7] and string.sub(f[7], 1, -2) .. ',' .. row .. ']' or '[' .. row .. ']')
+  redis.call('HINCRBY', runkey(id), COUNTER[why], 1)
+  note(limit, cjson.encode({n = 'step', r = id, o = f[2] or nil, i = f[1], k = f[3] or nil, x = tonumber(f[4]) or 0, h = f[5],
+    z = 'lost', y = TOLD[why], a = attempt, w = worker}))
+end
+
 local function lost(id, worker, why)
   redis.call('ZREM', P .. 'claims', id)
   local f = redis.call('HMGET', runkey(id), 's', 'A', 'X')
@@ -21,8 +35,18 @@ local function lost(id, worker, why)
   tell(why == 'dead' and DEAD or OVERDUE, id .. ' ' .. worker .. ' ' .. why)
   if f[3] then return bury(id, 'cancelled', f[3], keep, limit) end
   if f[2] == '1' then return bury(id, 'failed', 'arc lost', keep, limit, ARC[why]) end
-  if why == 'overdue' then redis.call('HINCRBY', runkey(id), 'O', 1) end
+  note_lost(id, worker, why)
   push(id)
+end
+
+-- The names of the messages in a list, as far as they can be looked through in one go.
+local function waiting(list)
+  local names = {}
+  for _, message in ipairs(redis.call('LRANGE', list, -MAX_LOOK, -1)) do
+    local name = string.match(message, '"task":"lumia%.step","id":"([^"]+)"')
+    if name then names[name] = true end
+  end
+  return names
 end
 
 -- While Redis was away nobody could commit: for one TTL after that the living come first.
@@ -40,9 +64,10 @@ for i = 1, #claims, 2 do
   end
 end
 
--- A message is gone when its list's oldest one is younger and nobody has claimed it: a worker popped it and died.
+-- A message is gone when its list's oldest one is younger and nobody has claimed it: a worker popped it and died. A copy
+-- too many at the tail may be younger than those behind it, so before it is pushed again it is looked for.
 for i = 6, #ARGV do
-  local list, oldest = ARGV[i], '+inf'
+  local list, oldest, there = ARGV[i], '+inf', nil
   local message = redis.call('LINDEX', list, -1)
   if message then
     local ok, env = pcall(cjson.decode, message)
@@ -55,6 +80,9 @@ for i = 6, #ARGV do
       redis.call('ZADD', P .. 'missing', now, member)
     elseif now - first > grace then
       redis.call('ZREM', P .. 'missing', member)
+      there = there or waiting(list)
+    end
+    if first and now - first > grace and not there[member] then
       redis.call('ZREM', P .. 'queued:' .. list, member)
       local id, step, seq = string.match(member, '^(.*)%.(%d+)%.(%d+)$')
       local f = redis.call('HMGET', runkey(id), 's', 'x', 'q')

@@ -485,11 +485,28 @@ def test_a_step_that_was_lost_too_often_is_given_up() -> None:
 
     with Bot(acts) as bot:
         run_id = lumia.pipe.start("it", lumia.Box.any(1))
-        bot.transport._runs[run_id].attempt = 3
+        run = bot.transport._runs[run_id]
+        run.attempt = run.losses = 5
         bot.settle()
         result = lumia.runs.result(run_id)
-        assert result is not None and result.reason.startswith("given up before try 4: the tries before it were lost")
-        assert bot.dead[0].error == result.reason
+        assert result is not None and result.reason == "given up: 5 tries were lost with their workers"
+        assert (bot.dead[0].error, bot.dead[0].attempts) == (result.reason, 5)
+
+
+def test_a_lost_try_is_no_failed_one() -> None:
+    tries = []
+
+    @lumia.pipe.on("it", retry=lumia.Retry(attempts=2, backoff=0.0))
+    def fails(content: Boxed) -> None:
+        tries.append(1)
+        raise RuntimeError("no luck")
+
+    with Bot(fails) as bot:
+        run_id = lumia.pipe.start("it", lumia.Box.any(1))
+        run = bot.transport._runs[run_id]
+        run.attempt = run.losses = 2
+        bot.settle()
+        assert len(tries) == 2 and bot.dead[0].attempts == 4
 
 
 def test_a_result_that_comes_too_late_is_discarded(caplog: pytest.LogCaptureFixture) -> None:

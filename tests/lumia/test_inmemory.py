@@ -11,10 +11,11 @@ import pytest
 
 import lumia
 from lumia import inmemory
+from lumia.dead import DeadFilter, DeadLetter
 from lumia.errors import RunTimeoutError, StaleClaimError, StaleRoutesError, StoreError, UnknownRunError
 from lumia.inmemory import InMemoryTransport
 from lumia.journal import JournalEntry
-from lumia.ports import Claim, Commit, DeadLetter, EffectUse, Limits, RunRequest, StepRecord, StoreOp
+from lumia.ports import Claim, Commit, EffectUse, Limits, RunRequest, StepRecord, StoreOp
 from lumia.routes import Plan, PlanStep, Route, RouteTable
 from lumia.testing import Bot, ManualClock
 from tests.support.wait import until
@@ -393,7 +394,7 @@ def test_dead_letters_are_told_newest_first(transport: InMemoryTransport) -> Non
         claim = taken(transport)
         letter = DeadLetter(claim.run_id, 0, "p.0", "it", "", "broken", 1, "box", 0.0)
         transport.commit(claim, done(claim, outcome="failed", dead=letter))
-    assert [letter.run_id for letter in transport.dead(2)] == ["run 2", "run 1"]
+    assert [letter.run_id for letter in transport.dead(DeadFilter(limit=2))] == ["run 2", "run 1"]
     entries = transport.tail("0", 0, 99)[:4]
     assert [entry.kind for entry in entries] == ["start", "step", "dead", "end"]
     assert (entries[2].handler, entries[2].reason, entries[2].attempt, entries[2].step) == ("p.0", "broken", 1, 0)

@@ -143,12 +143,12 @@ def test_a_backend_is_a_module_that_connects(root: Path, tmp_path: Path, monkeyp
     )
     monkeypatch.syspath_prepend(str(tmp_path))
     with (root / "config" / "lumia.toml").open("a") as file:
-        file.write('[lumia]\nbackend = "some_backend"\n[worker]\nmax_attempts = 9\n')
+        file.write('[lumia]\nbackend = "some_backend"\n[worker]\nmax_losses = 9\n')
     monkeypatch.setattr("sys.path", [entry for entry in __import__("sys").path if entry != str(base())])
     bot = open_bot(root)
     try:
         assert isinstance(bot.transport, InMemoryTransport)
-        assert bot.transport.limits.max_attempts == bot.limits.max_attempts == 9
+        assert bot.transport.limits.max_losses == bot.limits.max_losses == 9
     finally:
         bot.close()
 
@@ -156,11 +156,11 @@ def test_a_backend_is_a_module_that_connects(root: Path, tmp_path: Path, monkeyp
 def test_the_figures_of_the_configuration_reach_the_mechanism(root: Path) -> None:
     with (root / "config" / "lumia.toml").open("a") as file:
         file.write(
-            "[worker]\nconcurrency = 3\nstep_timeout = 7.5\nmax_attempts = 2\nfuse = false\nbatch = 5\nbatch_ms = 250\n"
+            "[worker]\nconcurrency = 3\nstep_timeout = 7.5\nmax_losses = 2\nfuse = false\nbatch = 5\nbatch_ms = 250\n"
             "[dedup]\nwindow = 60\n[runs]\nkeep = 30\n[journal]\nmax_entries = 5000\n"
         )
     limits = limits_of(ConfigStore(root))
-    assert (limits.concurrency, limits.step_timeout, limits.max_attempts, limits.fuse) == (3, 7.5, 2, False)
+    assert (limits.concurrency, limits.step_timeout, limits.max_losses, limits.fuse) == (3, 7.5, 2, False)
     assert (limits.batch, limits.batch_seconds) == (5, 0.25)
     assert (limits.dedup_window, limits.keep_runs, limits.journal_entries) == (60, 30, 5000)
 

@@ -98,11 +98,11 @@ def test_a_folder_whose_plugin_is_not_found_is_named(tmp_path: Path) -> None:
 def test_settings_are_given_by_plugin_and_those_of_the_core_by_dotted_key(tmp_path: Path) -> None:
     settings: dict[str, dict[str, Any]] = {
         "greeter": {"greeting": "ahoy"},
-        "lumia": {"worker.max_attempts": 7, "box.max_bytes": 2000},
+        "lumia": {"worker.max_losses": 7, "box.max_bytes": 2000},
     }
     with Bot(plugin(tmp_path), config=settings) as bot:
         assert bot.send("hi").replies == ["ahoy, ann"]
-        assert bot.runtime.limits.max_attempts == bot.transport.limits.max_attempts == 7
+        assert bot.runtime.limits.max_losses == bot.transport.limits.max_losses == 7
         with pytest.raises(BoxTooLargeError):
             bot.start("msg", "x" * 3000)
     assert box.limit() == box.DEFAULT_LIMIT
@@ -154,7 +154,7 @@ def test_a_plugin_that_fails_to_start_is_told_with_its_file(tmp_path: Path) -> N
 
 
 def test_a_setting_that_is_none_is_refused() -> None:
-    with pytest.raises(ConfigError, match="max_attempts"), Bot(echo, config={"lumia": {"worker.max_attempts": 0}}):
+    with pytest.raises(ConfigError, match="max_losses"), Bot(echo, config={"lumia": {"worker.max_losses": 0}}):
         raise AssertionError
     assert runtime.active() is None
 
@@ -210,8 +210,8 @@ def test_with_the_machines_clock_settling_executes_what_is_ready() -> None:
 
 
 def test_limits_may_be_given_whole() -> None:
-    with Bot(echo, limits=Limits(max_attempts=9), config={"lumia": {"worker.max_attempts": 5}}) as bot:
-        assert bot.runtime.limits == bot.transport.limits == Limits(max_attempts=9)
+    with Bot(echo, limits=Limits(max_losses=9), config={"lumia": {"worker.max_losses": 5}}) as bot:
+        assert bot.runtime.limits == bot.transport.limits == Limits(max_losses=9)
 
 
 def test_a_bot_root_of_ones_own_keeps_its_files(tmp_path: Path) -> None:

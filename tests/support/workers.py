@@ -72,11 +72,14 @@ class Celery:
 
 
 @contextmanager
-def celery(root: Path, url: str, *args: str, name: str = "worker") -> Iterator[Celery]:
-    """Run `celery -A tasks ARGS` on a bot root; ended at the end of the block if it still runs."""
-    env = {**os.environ, "LUMIA_ROOT": str(root), "LUMIA_REDIS_URL": url}
+def celery(root: Path, url: str, *args: str, name: str = "worker", app: str = "tasks") -> Iterator[Celery]:
+    """Run `celery -A tasks ARGS` on a bot root; ended at the end of the block if it still runs.
+
+    app: a module in the bot root that changes the app's settings instead.
+    """
+    env = {**os.environ, "LUMIA_ROOT": str(root), "LUMIA_REDIS_URL": url, "PYTHONPATH": str(root)}
     log = root / f"{name}.log"
-    command = [sys.executable, "-m", "celery", "--workdir", str(base()), "-A", "tasks", *args]
+    command = [sys.executable, "-m", "celery", "--workdir", str(base()), "-A", app, *args]
     with log.open("w") as out:
         process = subprocess.Popen(command, env=env, cwd=root, stdout=out, stderr=subprocess.STDOUT)
         running = Celery(process, log)
@@ -88,10 +91,10 @@ def celery(root: Path, url: str, *args: str, name: str = "worker") -> Iterator[C
 
 
 @contextmanager
-def worker(root: Path, url: str, *args: str, name: str = "worker") -> Iterator[Celery]:
+def worker(root: Path, url: str, *args: str, name: str = "worker", app: str = "tasks") -> Iterator[Celery]:
     """Run a worker and wait until it is ready to execute."""
     options = ["--loglevel", "INFO", "-E", "--without-mingle", "--without-gossip", "-n", f"{name}@%h"]
-    with celery(root, url, "worker", *options, *args, name=name) as running:
+    with celery(root, url, "worker", *options, *args, name=name, app=app) as running:
         until(lambda: "ready." in running.text or running.process.poll() is not None, timeout=30)
         assert running.process.poll() is None, running.text
         yield running

@@ -94,3 +94,18 @@ def test_each_step_is_watched_by_its_own_limit() -> None:
         assert watch.hung() == []
         listener.started(CLAIM, brief)
     assert watch.hung() == []
+
+
+def test_of_many_processes_one_looks_for_what_was_lost(
+    make: Callable[..., Keeper], monkeypatch: pytest.MonkeyPatch, valkey_url: str
+) -> None:
+    redis = connect(valkey_url)
+    redis.delete("lumia:reaper")
+    reaped: list[float] = []
+    monkeypatch.setattr("tasks.keeper.reap", lambda transport, log, grace: reaped.append(grace))
+    for keeper in [make() for _ in range(5)]:
+        keeper.reap()
+    assert len(reaped) == 1 and 0 < redis.pttl("lumia:reaper") <= keeper_module.REAP_SECONDS * 1000
+    redis.delete("lumia:reaper")
+    make().reap()
+    assert len(reaped) == 2

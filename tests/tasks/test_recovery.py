@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +18,7 @@ from lumia.runtime import Runtime
 from tasks.transport import RedisTransport
 from tests.support import servers
 from tests.support.wait import until
-from tests.support.workers import bot_root, opened, worker, write_plugin
+from tests.support.workers import Celery, bot_root, opened, worker, write_plugin
 
 CODE = '''
 import asyncio
@@ -41,7 +45,19 @@ def after(content: lumia.Box) -> None:
     lumia.store.append("done by", os.getpid(), scope=content.into()["folder"])
 
 
-@lumia.pipe.on("poison", timeout=30)
+@lumia.pipe.on("steady")
+def steady(content: lumia.Box) -> None:
+    time.sleep(0.5)
+    lumia.store.append("seen", content.into()["n"], scope=content.into()["folder"], keep=1000)
+
+
+@lumia.pipe.on("turns")
+def turns(content: lumia.Box) -> None:
+    time.sleep(0.01)
+    lumia.store.append(content.into()["lane"], content.into()["n"], scope=content.into()["folder"], keep=1000)
+
+
+@lumia.pipe.on("poison", timeout=30, retry=1)
 def poison(content: lumia.Box) -> None:
     os.kill(os.getpid(), 9)
 
@@ -74,11 +90,49 @@ def heavy(content: lumia.Box) -> None:
 '''
 
 
+IMPATIENT = """
+from tasks.celery import app
+
+soon = {"visibility_timeout": 1, "unacked_restore_interval": 1, "unacked_restore_throttle": 1}
+app.conf.broker_transport_options = app.conf.broker_transport_options | soon
+"""
+LATE = """
+import lumia
+
+
+@lumia.pipe.on("late", queue="late")
+def late(content: lumia.Box) -> None:
+    pass
+"""
+
+
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    folder = bot_root(tmp_path / "bot", settings="max_attempts = 3")
+    folder = bot_root(tmp_path / "bot")
     write_plugin(folder, "work", CODE)
     return folder
+
+
+@contextmanager
+def respawned(root: Path, url: str) -> Iterator[list[Celery]]:
+    """Run a worker that has a successor whenever it dies, as `lumia up` sees to; yields all of them."""
+    fleet: list[Celery] = []
+    over = threading.Event()
+
+    def keep_one() -> None:
+        while not over.is_set():
+            with worker(root, url, name=f"w{len(fleet)}") as running:
+                fleet.append(running)
+                until(lambda: over.is_set() or running.process.poll() is not None, timeout=200)
+
+    thread = threading.Thread(target=keep_one)
+    thread.start()
+    try:
+        until(lambda: fleet, timeout=60)
+        yield fleet
+    finally:
+        over.set()
+        thread.join()
 
 
 def begun(folder: Path) -> list[Path]:
@@ -133,19 +187,21 @@ def test_a_message_that_died_between_pop_and_claim_is_found_again(
     assert sorted(lumia.store.of("work").items("seen", scope=str(tmp_path))) == [0, 1, 2]
 
 
-def test_a_step_that_kills_its_workers_ends_in_the_dead_letters(
+def test_a_step_that_kills_its_workers_ends_in_the_dead_letters_and_takes_nobody_along(
     bot: Runtime, root: Path, url: str, tmp_path: Path
 ) -> None:
-    with worker(root, url, name="w0"):
-        run = lumia.pipe.start("poison", box(tmp_path))
-        for number in range(1, 4):
-            with worker(root, url, name=f"w{number}") as next_one:
-                until(lambda: next_one.process.poll() is not None or outcome(run), timeout=30)
-                if outcome(run):
-                    break
-        result = lumia.runs.wait(run, 20)
-    assert result.outcome == "failed" and "lost with their workers" in result.reason
-    assert [letter.run_id for letter in bot.transport.dead()] == [run]
+    with respawned(root, url) as fleet:
+        runs = [lumia.pipe.start("steady", box(tmp_path, n=n)) for n in range(4)]
+        poison = lumia.pipe.start("poison", box(tmp_path))
+        runs += [lumia.pipe.start("steady", box(tmp_path, n=n)) for n in range(4, 12)]
+        assert lumia.runs.wait(poison, 90).outcome == "failed"
+        assert [lumia.runs.wait(run, 60).outcome for run in runs] == ["done"] * 12
+        assert len(fleet) == 3  # the two it killed, and the one that lives on
+    [letter] = bot.transport.dead()
+    assert [(one.attempt, one.lost) for one in letter.history] == [(1, True), (2, True), (3, False)]
+    assert letter.run_id == poison
+    assert letter.error.startswith("work.poison killed its process (SIGKILL), executed alone after it was lost 2 times")
+    assert sorted(lumia.store.of("work").items("seen", scope=str(tmp_path))) == list(range(12))
 
 
 def test_a_hung_step_is_given_up_and_the_worker_goes_on(bot: Runtime, root: Path, url: str, tmp_path: Path) -> None:
@@ -263,3 +319,94 @@ def test_a_claim_is_not_taken_from_the_living_while_the_broker_was_away(
         assert result.outcome == "done"
         assert len(begun(tmp_path)) == 1
         assert runtime.transport.health().counters.get("stale", 0) == 0
+
+
+def test_a_rolling_restart_under_load_loses_nothing_uses_up_no_try_and_keeps_the_order(
+    bot: Runtime, root: Path, url: str, tmp_path: Path
+) -> None:
+    settings = root / "config" / "lumia.toml"
+    settings.write_text(settings.read_text().replace("drain = 3.0", "drain = 60.0"))  # nobody is hurried, however slow
+    runs: list[str] = []
+    started = [0.0]
+
+    def start_one() -> None:
+        lane, n = len(runs) % 8, len(runs) // 8
+        runs.append(lumia.pipe.start("turns", box(tmp_path, lane=str(lane), n=n), key=f"lane {lane}"))
+        started[0] = os.times().elapsed
+
+    def ended_under_load(leaving: Celery) -> bool:
+        if os.times().elapsed - started[0] > 0.03:
+            start_one()
+        return leaving.process.poll() is not None
+
+    with ExitStack() as stack:
+        prefork = ["-P", "processes", "--concurrency", "2"]
+        old = [stack.enter_context(worker(root, url, *args, name=f"old{n}")) for n, args in enumerate([[], prefork])]
+        for leaving in old:
+            for _ in range(48):
+                start_one()
+            leaving.process.send_signal(signal.SIGTERM)
+            until(functools.partial(ended_under_load, leaving), timeout=60)
+            assert leaving.process.poll() == 0
+            if leaving is old[0]:
+                stack.enter_context(worker(root, url, name="new"))
+        for run in runs:
+            assert lumia.runs.wait(run, 30).outcome == "done"
+    store = lumia.store.of("work")
+    for lane in range(8):
+        seen = store.items(str(lane), scope=str(tmp_path))
+        assert seen == list(range(len(seen))) and len(seen) == len(runs[lane::8])
+    steps = [entry for entry in bot.transport.tail("0", 0, 100_000) if entry.kind == "step"]
+    assert len(steps) == len(runs) and {entry.attempt for entry in steps} == {1}
+
+
+def test_a_task_that_outlasts_the_brokers_visibility_timeout_runs_once(
+    bot: Runtime, root: Path, url: str, tmp_path: Path
+) -> None:
+    (root / "impatient.py").write_text(IMPATIENT)
+    with worker(root, url, app="impatient") as running:
+        run = lumia.pipe.start("slow", box(tmp_path))
+        until(lambda: begun(tmp_path))
+        began = os.times().elapsed
+        until(lambda: os.times().elapsed - began > 3.5)
+        (tmp_path / "go").touch()
+        assert lumia.runs.wait(run, 20).outcome == "done"
+        assert lumia.store.of("work").get("committed", scope=str(tmp_path)) == 1
+        assert len(begun(tmp_path)) == 1 and not redis_of(bot).exists("unacked")
+        assert running.process.poll() is None
+
+
+def test_a_broker_that_is_killed_or_cuts_its_connections_makes_no_live_claim_run_again(
+    root: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "other"
+    with ExitStack() as first:
+        server = first.enter_context(servers.valkey(folder))
+        with worker(root, server.url), opened(root, server.url) as runtime:
+            run = lumia.pipe.start("slow", box(tmp_path))
+            until(lambda: begun(tmp_path))
+            for _ in range(20):
+                redis_of(runtime).execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+            until(lambda: runtime.transport.health().workers, timeout=20)
+            saved = redis_of(runtime)
+            until(lambda: saved.info("persistence")["aof_pending_bio_fsync"] == 0)
+            os.kill(server.pid, signal.SIGKILL)
+            first.close()
+            with servers.valkey(folder, port=server.port):
+                until(lambda: runtime.transport.health().workers, timeout=30)
+                began = os.times().elapsed
+                until(lambda: os.times().elapsed - began > 6.5)  # longer than a silent worker counts as alive
+                (tmp_path / "go").touch()
+                assert lumia.runs.wait(run, 30).outcome == "done"
+                assert len(begun(tmp_path)) == 1
+                assert lumia.store.of("work").get("committed", scope=str(tmp_path)) == 1
+                assert runtime.transport.health().counters.get("stale", 0) == 0
+
+
+def test_a_prefork_worker_serves_queues_that_appear_later(bot: Runtime, root: Path, url: str) -> None:
+    with worker(root, url, "-P", "processes", "--concurrency", "1", name="prefork"):
+        write_plugin(root, "latecomer", LATE)
+        with worker(root, url, "-Q", "default", name="newer"):
+            run = lumia.pipe.start("late", lumia.Box.any(1))
+            # it doesn't have the plugin, so it hands the step on: that it has taken it is what counts here
+            until(lambda: redis_of(bot).hget(f"lumia:r:{run}", "B"), timeout=20)

@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lumia.dead import DeadFilter, DeadLetter
 from lumia.errors import StaleClaimError, StaleRoutesError, StoreError
 from lumia.journal import JournalEntry
 from lumia.marks import Retry
-from lumia.ports import Claim, Commit, DeadLetter, Limits, RunRequest, StepRecord, StoreOp
+from lumia.ports import Claim, Commit, Limits, RunRequest, StepRecord, StoreOp
 from lumia.routes import Plan, PlanStep, Route, RouteTable
 from lumia.system import new_id
 from lumia.testing import fake_redis
@@ -22,6 +23,7 @@ from tasks.transport import RedisTransport, connect
 
 STEPS = [PlanStep(f"p.s{n}", "pipe", "g1", "default", None, False, Retry()) for n in range(3)]
 PLAN = Plan.of(STEPS)
+PLAN_KEY = f"lumia:plan:{PLAN.digest}"
 
 
 @pytest.fixture(scope="module", params=["valkey", "fakeredis"])
@@ -346,20 +348,20 @@ def test_a_direct_write_that_is_sent_again_counts_once(transport: RedisTransport
 
 def test_a_plan_that_redis_has_lost_is_sent_along_again(transport: RedisTransport) -> None:
     transport.start([request(dedup="one")])
-    transport.redis.delete("lumia:plans")  # a crash lost the last second
+    transport.redis.delete(PLAN_KEY)  # a crash lost the last second
     root = transport.start([request(dedup="two")])[0].run_id
-    assert transport.redis.hlen("lumia:plans") == 1
+    assert transport.redis.exists(PLAN_KEY)
     claim = claimed(transport)
-    transport.redis.delete("lumia:plans")
+    transport.redis.delete(PLAN_KEY)
     child = replace(request(), parent=root, attached=True)
     transport.commit(claim, done(claim, "end", children=(child,)))
-    assert transport.redis.hlen("lumia:plans") == 1 and transport.run(child.run_id) is not None
+    assert transport.redis.exists(PLAN_KEY) and transport.run(child.run_id) is not None
 
 
 def test_a_run_whose_plan_is_gone_is_a_dead_letter_and_lets_go_of_its_lane(transport: RedisTransport) -> None:
     lost = transport.start([request(key="k")])[0].run_id
     waiting = transport.start([request(key="k")])[0].run_id
-    transport.redis.delete("lumia:plans")
+    transport.redis.delete(PLAN_KEY)
     worker = RedisTransport(transport.redis, worker="host:2:bb")
     assert worker.claim(*popped(transport)) is None
     record = transport.run(lost)
@@ -430,7 +432,7 @@ def test_dead_letters_are_bounded_and_what_is_dropped_is_counted(transport: Redi
     claim = claimed(transport)
     letter = DeadLetter(claim.run_id, 0, "p.s0", "msg", "", "no luck", 3, claim.box, 1.0)
     transport.commit(claim, done(claim, "end", outcome="failed", dead=letter))
-    assert transport.dead(1) == [letter]
+    assert transport.dead(DeadFilter(limit=1)) == [letter]
     assert transport.redis.zcard("lumia:dead") == transport.redis.hlen("lumia:dl") == 10_000
     assert transport.health().counters["dead dropped"] == 1 and not transport.redis.hexists("lumia:dl", "old0.0")
 
@@ -473,7 +475,7 @@ def test_nothing_is_left_behind_when_all_is_done(transport: RedisTransport) -> N
     redis: Any = transport.redis
     left = {key.decode() for key in redis.keys("*")}
     assert {key for key in left if not key.startswith(("lumia:r:", "lumia:b:"))} == {
-        "lumia:seq", "lumia:token", "lumia:journal", "lumia:plans", "lumia:workers", "lumia:beat:last",
+        "lumia:seq", "lumia:token", "lumia:journal", PLAN_KEY, "lumia:workers", "lumia:beat:last",
         "lumia:beat:since",
     }  # fmt: skip
 
