@@ -10,7 +10,7 @@ import pytest
 
 from lumia.dead import DeadLetter, Failure
 from lumia.journal import JournalEntry
-from lumia.ports import EffectRecord
+from lumia.ports import EffectRecord, EffectUse
 from lumia.routes import Plan
 from tasks import letters
 from tasks.keeper import look_once_more
