@@ -41,7 +41,7 @@ from lumia.ports import (
 from lumia.routes import Plan, RouteTable
 from tasks import wire
 from tasks.connection import TimedConnection
-from tasks.scripts import Scripts
+from tasks.scripts import Scripts, bound
 
 PREFIX = "lumia:"
 STATES = {"w": "waiting", "q": "queued", "c": "claimed", "d": "delayed", "e": "ended", "f": "finished", "n": "queued"}
@@ -74,13 +74,14 @@ class RedisTransport:
         self.limits = limits or Limits()
         self.prefix = prefix
         self._scripts = Scripts(redis, prefix)
+        self._run = bound(self._scripts)
         self._stored: set[str] = set()
         self._plans: dict[bytes, Plan] = {}
 
     def call(self, script: str, *args: Any) -> Any:
         """Run a script; raises `BackendUnavailableError` when Redis can't be reached or refuses to write."""
         try:
-            return self._scripts(script, *args)
+            return self._run(script, *args)
         except _AWAY as error:
             raise BackendUnavailableError(f"Redis does not answer ({error}); nothing of this was accepted") from error
         except ResponseError as error:

@@ -5,6 +5,7 @@ Each is a file of its own; `lib.lua` is put in front of every one of them.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import NoScriptError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
+from tasks import failpoints
 from tasks.connection import Lines
 
 NAMES = ("start", "claim", "commit", "write", "cancel", "move", "heartbeat", "reap", "publish", "bury")
@@ -56,3 +58,8 @@ class Scripts:
     def close(self) -> None:
         """Close the threads' connections."""
         self._lines.close()
+
+
+def bound(scripts: Scripts) -> Callable[..., Any]:
+    """Return what calls these scripts by name: themselves, or with failpoints where the environment sets any."""
+    return failpoints.around(scripts, NAMES)
