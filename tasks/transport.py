@@ -83,7 +83,10 @@ class RedisTransport:
         try:
             return self._run(script, *args)
         except _AWAY as error:
-            raise BackendUnavailableError(f"Redis does not answer ({error}); nothing of this was accepted") from error
+            raise BackendUnavailableError(
+                f"Redis does not answer ({error}), so nobody knows whether this was accepted; with the same dedup text "
+                "it may be sent again"
+            ) from error
         except ResponseError as error:
             if any(word in str(error) for word in ("OOM", "MISCONF", "READONLY", "LOADING", "BUSY")):
                 raise BackendUnavailableError(f"Redis refuses to write: {error}") from error

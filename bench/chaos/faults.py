@@ -179,8 +179,10 @@ def _revoke(ring: Ring, chance: random.Random, member: Member) -> None:
     """Park a message, revoke it, and only then let a worker take it."""
     from celery import Celery
 
-    run = _start(ring, "chaos.parked", chance)
-    ring.site.revoked[run] = ""
+    lane = f"parked {chance.randrange(10**9)}"
+    run = _start(ring, "chaos.parked", chance, lane)
+    follower = _start(ring, "chaos.long", chance, lane, seconds=0.0)
+    ring.site.revoked |= {run: "", follower: ""}
     app = Celery(broker=ring.site.broker.url, set_as_current=False)
     task = ""
 
@@ -192,14 +194,14 @@ def _revoke(ring: Ring, chance: random.Random, member: Member) -> None:
         return bool(task)
 
     ring.say(f"revoke: run {run}")
-    ring.site.until(parked, 20.0)
+    ring.site.until(parked, READY_SECONDS, f"the message of run {run} is queued")
     app.control.revoke(task)
     time.sleep(0.5)
     # A worker that dies with the message revokes it for good only if nobody else runs it later: both are fine.
     for name in dict.fromkeys((member.name, *(worker.name for worker in ring.site.crew.of("worker")))):
         host = f"{name}@{_host()}"
         app.control.add_consumer("parked", destination=[host])
-        over = ring.site.until(lambda: ring.site.ended([run]), 9.0)
+        over = ring.site.until(lambda: ring.site.ended([run]) or not member.alive, 9.0) and ring.site.ended([run])
         app.control.cancel_consumer("parked", destination=[host])
         if over:
             break
@@ -286,12 +288,12 @@ def failing_gateway(ring: Ring, fault: Fault, chance: random.Random) -> None:
         ring.site.until(ring.site.gateway_answers, READY_SECONDS)
 
 
-def _start(ring: Ring, id: str, chance: random.Random) -> str:
-    """Start a run of its own in one of the lanes, however long that takes."""
-    key, dedup = chance.choice(list(ring.load.groups)), f"{id} {chance.randrange(10**9)}"
+def _start(ring: Ring, id: str, chance: random.Random, lane: str = "", **value: Any) -> str:
+    """Start a run of its own in one of the groups' lanes or another one, however long that takes."""
+    key, dedup = lane or chance.choice(list(ring.load.groups)), f"{id} {chance.randrange(10**9)}"
     while True:
         try:
-            return str(ring.site.begin(id, {"number": dedup}, key=key, dedup=dedup))
+            return str(ring.site.begin(id, value, key=key, dedup=dedup))
         except NotAcceptedError:
             time.sleep(0.2)
 

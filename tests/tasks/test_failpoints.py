@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from redis.exceptions import ConnectionError as RedisConnectionError
 
-from lumia.errors import StaleClaimError
+from lumia.errors import BackendUnavailableError, StaleClaimError
 from lumia.paths import base
 from tasks import failpoints
 from tasks.failpoints import ACTIONS, Failing, Failpoint, FailpointError, around, parse
@@ -156,3 +156,19 @@ def test_a_lost_reply_of_a_commit_is_asked_for_again(monkeypatch: pytest.MonkeyP
 def test_every_action_is_documented() -> None:
     page = (base() / "docs" / "chaos.md").read_text()
     assert all(f"`{action}" in page for action in ACTIONS)
+
+
+def test_a_lost_reply_of_a_start_is_not_called_a_refusal_and_repeating_it_starts_nothing_new(
+    monkeypatch: pytest.MonkeyPatch, valkey_server: Any
+) -> None:
+    monkeypatch.setenv(failpoints.ENVIRONMENT, "start.after=error@1")
+    redis: Any = connect(valkey_server.url)
+    redis.flushdb()
+    transport = RedisTransport(redis, worker="host:1:aa")
+    wanted = request(dedup="message 1")
+    with pytest.raises(BackendUnavailableError, match="nobody knows whether this was accepted"):
+        transport.start([wanted])
+    assert transport.run(wanted.run_id) is not None
+    again = transport.start([request(dedup="message 1")])[0]
+    assert (again.run_id, again.duplicate) == (wanted.run_id, True)
+    transport.close()
