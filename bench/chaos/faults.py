@@ -170,7 +170,7 @@ def failpoint_cancel(ring: Ring, fault: Fault, chance: random.Random) -> None:
         ring.say(f"{text} in {victim.name} ({victim.pid})")
         ring.site.until(lambda victim=victim: ring.site.serves(victim) or not victim.alive, READY_SECONDS)
         _revoke(ring, chance, victim)
-        if victim.alive:
+        if not ring.site.until(lambda victim=victim: not victim.alive, 3.0):
             ring.unreached.append(text)
             ring.site.crew.stop(victim, again=False)
 
