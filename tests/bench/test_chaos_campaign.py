@@ -22,6 +22,7 @@ def campaign(folder: Path, *words: str) -> list[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 @pytest.mark.services
 def test_a_tiny_campaign_kills_a_worker_and_accounts_for_every_message(tmp_path: Path) -> None:
     results = tmp_path / "chaos.json"
