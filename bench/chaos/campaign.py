@@ -32,6 +32,7 @@ class Outcome:
     seconds: float
     drained: bool
     runs: dict[str, str]
+    url: str
 
     @property
     def ok(self) -> bool:
@@ -91,7 +92,7 @@ def run(site: Any, phases: Sequence[Phase], groups: list[str], rate: float, told
     return Outcome(
         site.name, found, ring.injected, ring.unreached, site.crew.losses, load.retries,
         site.before_kills(load.accepted), seconds, drained,
-        {str(one): one.run_id for one in load.accepted if str(one) in named},
+        {str(one): one.run_id for one in load.accepted if str(one) in named}, site.broker.url,
     )  # fmt: skip
 
 

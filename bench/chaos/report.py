@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.chaos.campaign import Outcome
+from tasks.supervise.binaries import find_redis
 
 PACKAGES = ("celery", "kombu", "redis", "hiredis")
 
@@ -44,9 +45,8 @@ def explained(outcome: Outcome, folder: Path) -> str:
     lines += [f"  kept: {folder} (logs/, trace, effects, events.log, valkey/)"]
     if outcome.runs:
         lines += ["  to look at a message, start the broker on the kept data, then:"]
-        lines += [f"    valkey-server {folder}/valkey/valkey.conf &"]
-        url = "redis://127.0.0.1:PORT/0"
-        lines += [f"    LUMIA_ROOT={folder}/bot LUMIA_REDIS_URL={url} lumia trace {run}   # {name}"
+        lines += [f"    {find_redis().path} {folder}/valkey/valkey.conf &"]
+        lines += [f"    LUMIA_ROOT={folder}/bot LUMIA_REDIS_URL={outcome.url} lumia trace {run}   # {name}"
                   for name, run in list(outcome.runs.items())[:5]]  # fmt: skip
     return "\n".join(lines)
 
@@ -67,5 +67,5 @@ def write(file: Path, outcomes: Sequence[Outcome], **conditions: Any) -> None:
 def _site(outcome: Outcome) -> dict[str, Any]:
     found = asdict(outcome)
     verdict = found.pop("verdict")
-    del found["name"], found["runs"]
+    del found["name"], found["runs"], found["url"]
     return {"ok": outcome.ok, **verdict, **found, "seconds": round(outcome.seconds, 1)}
