@@ -149,7 +149,7 @@ class TransportError(LumiaError):
 
 
 class BackendUnavailableError(TransportError):
-    """The broker or the store can't be reached; nothing was accepted."""
+    """The broker or the store can't be reached; what was sent just then may have been accepted all the same."""
 
 
 class UnknownRunError(TransportError):

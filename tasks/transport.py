@@ -44,7 +44,7 @@ from tasks import letters, wire
 from tasks.connection import TimedConnection
 from tasks.history import StreamHistory
 from tasks.ledger import KEEP_SECONDS, LedgerPort
-from tasks.scripts import Scripts
+from tasks.scripts import Scripts, bound
 
 PREFIX = "lumia:"
 STATES = {"w": "waiting", "q": "queued", "c": "claimed", "d": "delayed", "e": "ended", "f": "finished", "n": "queued"}
@@ -76,6 +76,7 @@ class RedisTransport(LedgerPort):
         self.limits = limits or Limits()
         self.prefix = prefix
         self._scripts = Scripts(redis, prefix)
+        self._run = bound(self._scripts)
         self._stored: set[str] = set()
         self._plans: dict[bytes, Plan] = {}
         self.archives: list[History] = []
@@ -83,9 +84,12 @@ class RedisTransport(LedgerPort):
     def call(self, script: str, *args: Any) -> Any:
         """Run a script; raises `BackendUnavailableError` when Redis can't be reached or refuses to write."""
         try:
-            return self._scripts(script, *args)
+            return self._run(script, *args)
         except _AWAY as error:
-            raise BackendUnavailableError(f"Redis does not answer ({error}); nothing of this was accepted") from error
+            raise BackendUnavailableError(
+                f"Redis does not answer ({error}), so nobody knows whether this was accepted; with the same dedup text "
+                "it may be sent again"
+            ) from error
         except ResponseError as error:
             if any(word in str(error) for word in ("OOM", "MISCONF", "READONLY", "LOADING", "BUSY")):
                 raise BackendUnavailableError(f"Redis refuses to write: {error}") from error

@@ -45,7 +45,7 @@ def chat_of_lane(key: str) -> Chat | None:
 def submit(chat: Chat, sender: str, text: str, message_id: str) -> str:
     """Accept a message and return its run id; the same message id again gives the same run.
 
-    Raises `lumia.errors.PayloadError` for what is no message, `BackendUnavailableError` when nothing was accepted.
+    Raises `lumia.errors.PayloadError` for what is no message, `BackendUnavailableError` when the broker is away.
     """
     msg = compose(chat, sender, text, message_id)
     run_id = lumia.pipe.start(

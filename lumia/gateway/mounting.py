@@ -101,7 +101,7 @@ def failure(error: Exception, where: str) -> Response:
     """Return the answer to a request that failed; what is unexpected is logged under the id the client is told."""
     if isinstance(error, BackendUnavailableError):
         _log.warning("%s: %s", where, error)
-        return refusal(503, "the queue can't be reached, nothing was accepted; try again", {"Retry-After": RETRY_AFTER})
+        return refusal(503, "the queue does not answer; send it again under the same id", {"Retry-After": RETRY_AFTER})
     if isinstance(error, BoxTooLargeError):
         return refusal(413, str(error))
     if isinstance(error, PayloadError):

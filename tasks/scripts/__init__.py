@@ -6,6 +6,7 @@ those of the effect ledger.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import NoScriptError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
+from tasks import failpoints
 from tasks.connection import Lines
 
 EFFECTS = ("effect_begin", "effect_end", "effect_settle", "effect_list")
@@ -60,3 +62,8 @@ class Scripts:
     def close(self) -> None:
         """Close the threads' connections."""
         self._lines.close()
+
+
+def bound(scripts: Scripts) -> Callable[..., Any]:
+    """Return what calls these scripts by name: themselves, or with failpoints where the environment sets any."""
+    return failpoints.around(scripts, NAMES)

@@ -207,6 +207,8 @@ local function take(id, step, seq, worker)
   redis.call('HSET', key, 's', 'c', 'w', worker, 't', redis.call('INCR', P .. 'token'), 'Q', math.max(0, clock() - f[8]))
   local more = tonumber(f[9] or 0) >= ALONE_AFTER and ALONE_START or 0
   redis.call('ZADD', P .. 'claims', clock() + f[4] + more, id)
+  -- Who claims is alive: a process that stood still may get here before its heartbeat does.
+  redis.call('ZADD', P .. 'workers', clock() / 1000, worker)
   return taken(id)
 end
 

@@ -180,7 +180,7 @@ class TestErrors:
         answer = site.client.get("/away")
         assert answer.status_code == 503
         assert int(answer.headers["retry-after"]) > 0
-        assert "nothing was accepted" in answer.json()["error"]
+        assert "send it again under the same id" in answer.json()["error"]
         assert "secret" not in answer.text
 
     def test_a_wrong_payload_says_what_is_wrong(self, site: Served) -> None:

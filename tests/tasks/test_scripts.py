@@ -196,6 +196,16 @@ def test_a_live_process_keeps_its_claims(transport: RedisTransport) -> None:
     assert transport.call("reap", 5000, 2000, 1000, 1000, "default:3")[:3] == [0, 0, 0]
 
 
+def test_a_process_that_stood_still_keeps_what_it_claims_before_its_next_heartbeat(transport: RedisTransport) -> None:
+    redis: Any = transport.redis
+    redis.zadd("lumia:workers", {transport.worker: redis.time()[0] - 60})  # woken up; its keeper has not run yet
+    transport.call("heartbeat", "host:2:bb", 2500)
+    redis.set("lumia:beat:since", 1)
+    transport.start([request()])
+    claimed(transport)
+    assert transport.call("reap", 5000, 2000, 1000, 1000, "default:3")[:3] == [0, 0, 0]
+
+
 def test_a_vanished_message_comes_back_once_and_costs_no_attempt(transport: RedisTransport) -> None:
     lost = transport.start([request()])[0].run_id
     popped(transport)

@@ -1,0 +1,126 @@
+"""What the handlers noted while they ran, and what it tells: recovery times, and live steps that were run again.
+
+Handlers append a line to one file with one write each, so a SIGKILL loses none and tears none. Times are of the
+system-wide monotonic clock, which all processes of a machine share.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+START, END, RAISED = "s", "e", "x"
+SLACK_SECONDS = 0.5
+"""How late a death may have been noticed."""
+WINDOW_SECONDS = 60.0
+"""A start later than this after a kill is another story."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """One note of a handler: it began, came to its end, or raised."""
+
+    kind: str
+    at: float
+    pid: int
+    run_id: str
+    step: int
+    handler: str
+
+
+@dataclass(frozen=True)
+class Death:
+    """A process that ended. kill: by SIGKILL, so that others must take over what it held."""
+
+    pid: int
+    at: float
+    kill: bool = True
+
+
+@dataclass(frozen=True)
+class Freeze:
+    """A process that stood still."""
+
+    pid: int
+    begin: float
+    end: float
+
+
+def read(file: Path) -> list[Line]:
+    """Return the lines of a trace, in order of time."""
+    found = [_line(text) for text in file.read_text().splitlines()] if file.exists() else []
+    return sorted(found, key=lambda line: line.at)
+
+
+def _line(text: str) -> Line:
+    kind, at, pid, run_id, step, handler = text.split(" ", 5)
+    return Line(kind, float(at), int(pid), run_id, int(step), handler)
+
+
+def recoveries(lines: Sequence[Line], deaths: Iterable[Death]) -> list[float]:
+    """Return, per claim that a killed process held, the seconds until its run was in progress again elsewhere."""
+    by_run = _grouped(lines)
+    runs_of: dict[int, set[str]] = defaultdict(set)
+    for line in lines:
+        runs_of[line.pid].add(line.run_id)
+    found = []
+    for death in deaths:
+        for run_id in runs_of[death.pid] if death.kill else ():
+            seconds = _recovery(by_run[run_id], death)
+            found += [] if seconds is None else [seconds]
+    return found
+
+
+def _recovery(lines: Sequence[Line], death: Death) -> float | None:
+    """Return the seconds; None when the process held no claim: a step that ended and is not run again was committed."""
+    before = [line for line in lines if line.at <= death.at]
+    last = before[-1] if before else None
+    if last is None or last.pid != death.pid:
+        return None
+    later = (line for line in lines if line.kind == START and line.at > death.at and line.pid != death.pid)
+    again = next(later, None)
+    if again is None or (last.kind != START and again.step != last.step) or again.at - death.at > WINDOW_SECONDS:
+        return None
+    return again.at - death.at
+
+
+def rerun(lines: Sequence[Line], deaths: Iterable[Death], freezes: Iterable[Freeze]) -> list[tuple[Line, Line]]:
+    """Return the pairs of starts of one step where nothing explains the second: the first was alive and at it.
+
+    Explained are a first process that ended or stood still in between, a second one that stood still meanwhile and came
+    back to a claim it had lost, and a handler that raised.
+    """
+    ended = {death.pid: death.at for death in deaths}
+    frozen: dict[int, list[Freeze]] = defaultdict(list)
+    for freeze in freezes:
+        frozen[freeze.pid].append(freeze)
+    steps: dict[tuple[str, int], list[Line]] = defaultdict(list)
+    for line in lines:
+        steps[line.run_id, line.step].append(line)
+    found = []
+    for notes in steps.values():
+        starts = [note for note in notes if note.kind == START]
+        for first, second in pairwise(starts):
+            died = ended.get(first.pid, float("inf")) <= second.at + SLACK_SECONDS
+            stood = any(freeze.begin <= second.at and freeze.end >= first.at for freeze in frozen[first.pid])
+            stood |= any(freeze.begin <= first.at <= freeze.end for freeze in frozen[second.pid])
+            raised = any(note.kind == RAISED and first.at <= note.at <= second.at for note in notes)
+            if not (died or stood or raised):
+                found.append((first, second))
+    return found
+
+
+def _grouped(lines: Iterable[Line]) -> dict[str, list[Line]]:
+    found: dict[str, list[Line]] = defaultdict(list)
+    for line in lines:
+        found[line.run_id].append(line)
+    return found
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """Return the value below which `share` of the values lie (nearest rank), 0.0 for none."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0.0
