@@ -32,3 +32,17 @@ def fired_id(schedule: str, due: float) -> str:
     """Return the id of a schedule's run that is due at `due` (seconds since 1970), the same for every beat."""
     digest = hashlib.sha256(f"{schedule}@{int(due)}".encode()).digest()
     return timed_id(due, int.from_bytes(digest[:8], "big"))
+
+
+def id_time(run_id: str) -> float:
+    """Return when an id was made, in seconds since 1970 to the millisecond; a child's is that of its root.
+
+    Of the beginning of an id it is the earliest time it can stand for; 0 for a text that begins no id.
+    """
+    head = run_id[:_TIME].ljust(_TIME, "0")
+    if not run_id or any(letter not in _ALPHABET for letter in head):
+        return 0.0
+    number = 0
+    for letter in head:
+        number = number * 32 + _ALPHABET.index(letter)
+    return number / 1000

@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from lumia.errors import PayloadError, RunTimeoutError, StaleClaimError, StaleRoutesError, UnknownRunError
+from lumia.history import MemoryHistory
 from lumia.inmemory_run import Run
 from lumia.inmemory_store import Values
 from lumia.journal import JournalEntry, clean
@@ -357,7 +358,8 @@ class InMemoryTransport:
     ) -> None:
         request = run.request
         named = (kind, request.run_id, request.root_id, request.id, request.key)
-        entry = JournalEntry(*named, outcome=outcome, reason=reason, detail=detail or {})
+        flow = request.flow if kind == "start" else ""
+        entry = JournalEntry(*named, outcome=outcome, reason=reason, detail=detail or {}, flow=flow)
         self._log(entry if kind == "start" else run.opened(entry))
 
     def _log(self, entry: JournalEntry) -> None:
@@ -377,6 +379,11 @@ class InMemoryTransport:
         """Return the journal's newest cursor, "0" while it is empty."""
         with self._changed:
             return self._journal[-1].cursor if self._journal else "0"
+
+    def history(self) -> MemoryHistory:
+        """Return the runs that the journal tells of until now."""
+        with self._changed:
+            return MemoryHistory(self._journal)
 
     def publish(self, table: RouteTable) -> RouteTable:
         """Publish a route table."""

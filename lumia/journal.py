@@ -1,9 +1,9 @@
 """The journal: the append-only record of runs, steps and effects (DESIGN §2, §5).
 
 On the wire an entry is one compact JSON object; `JournalEntry` is what readers see. Wire keys: n kind, r run, o root
-run, i id, k key, x step, h handler, z outcome, y reason, m duration in ms, a attempt, w worker, d detail; the time is
-the journal's own. A root run is its own root, which is left out. The Box a run began with is in its first entry after
-`start` (detail "box"), so that it can be replayed; while the run waits, only its record holds it.
+run, i id, k key, x step, h handler, z outcome, y reason, m duration in ms, a attempt, w worker, d detail, f flow; the
+time is the journal's own. A root run is its own root, which is left out. The Box a run began with is in its first entry
+after `start` (detail "box"), so that it can be replayed; while the run waits, only its record holds it.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ _WIRE = {
     "attempt": "a",
     "worker": "w",
     "detail": "d",
+    "flow": "f",
 }
 
 
@@ -58,6 +59,7 @@ class JournalEntry:
 
     kind: start, step, end, effect or dead. cursor: position in the journal. time: seconds since 1970. ms: duration in
     milliseconds. step: index in the plan, from 0. detail: whatever else is known (cause, box, error, effect, notes).
+    flow: of a start, pipe or event.
     """
 
     kind: str
@@ -75,6 +77,7 @@ class JournalEntry:
     worker: str = ""
     detail: Mapping[str, Any] = field(default_factory=dict)
     cursor: str = ""
+    flow: str = ""
 
     def dump(self) -> str:
         """Return the wire text; empty fields, cursor and time (the journal's own) are left out."""

@@ -39,7 +39,8 @@ def run(request: RunRequest, limits: Limits, worker: str, *, with_plan: bool) ->
     """Return the JSON that `begin` in lib.lua reads."""
     first = request.plan.steps[0] if request.plan.steps else None
     detail = {"cause": request.cause} if request.cause else {}
-    entry = JournalEntry("start", request.run_id, request.root_id, request.id, request.key, detail=detail)
+    entry = JournalEntry("start", request.run_id, request.root_id, request.id, request.key, detail=detail,
+                         flow=request.flow)  # fmt: skip
     ended = JournalEntry("end", request.run_id, request.root_id, request.id, request.key, outcome="done",
                          reason="no handler")  # fmt: skip
     found = {
