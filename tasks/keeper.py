@@ -95,7 +95,7 @@ class Keeper:
         limits, names = self._transport.limits, lists(self._transport.queues())
         keep = int(limits.keep_runs * 1000)
         found = self._transport.call(
-            "reap", int(TTL_SECONDS * 1000), int(GRACE_SECONDS * 1000), keep, limits.journal_entries, *names
+            "reap", int(TTL_SECONDS * 1000), int(GRACE_SECONDS * 1000), keep, limits.journal_bytes, *names
         )
         for told in found[3:]:
             self._bot.log.warning("requeued: run %s", told.decode())

@@ -40,6 +40,9 @@ from lumia.ports import (
 )
 from lumia.routes import Plan, RouteTable
 from tasks import wire
+from tasks.archive.compacted import completed
+from tasks.archive.measures import measure
+from tasks.archive.reader import ArchiveHistory
 from tasks.connection import TimedConnection
 from tasks.scripts import Scripts
 
@@ -73,6 +76,7 @@ class RedisTransport:
         self.worker = worker
         self.limits = limits or Limits()
         self.prefix = prefix
+        self.archive: ArchiveHistory | None = None
         self._scripts = Scripts(redis, prefix)
         self._stored: set[str] = set()
         self._plans: dict[bytes, Plan] = {}
@@ -106,7 +110,7 @@ class RedisTransport:
         """Accept the requests in one atomic step."""
         limits = self.limits
         window, keep = int(limits.dedup_window * 1000), int(limits.keep_runs * 1000)
-        head = {"routes": routes, "window": window, "keep": keep, "limit": limits.journal_entries}
+        head = {"routes": routes, "window": window, "keep": keep, "limit": limits.journal_bytes}
         if routes is None:
             del head["routes"]
         reply = self._with_plans(requests, lambda *runs: self.call("start", json.dumps(head), *runs))
@@ -145,7 +149,7 @@ class RedisTransport:
         except UnknownRunError as error:
             log.error("run %s can't go on: %s", reply[1].decode(), error)
             keep = int(self.limits.keep_runs * 1000)
-            self.call("bury", reply[1], reply[3], str(error), keep, self.limits.journal_entries)
+            self.call("bury", reply[1], reply[3], str(error), keep, self.limits.journal_bytes)
             return None
 
     def _plan(self, digest: bytes) -> Plan:
@@ -201,11 +205,16 @@ class RedisTransport:
         text = {name: f.get(name, b"").decode() for name in ("n", "i", "k", "o", "c", "s", "z", "y")}
         steps = tuple(wire.parse_record(f[f"S{n}"]) for n in range(1, int(f.get("S", 0)) + 1))
         children = tuple(f[f"K{n}"].decode() for n in range(1, int(f.get("K", 0)) + 1))
+        record = RunRecord(
+            run_id, text["n"] or wire.PIPE, text["i"], text["k"], text["o"] or run_id, text["c"], STATES[text["s"]],
+            text["z"], text["y"],
+            int(f["b"]) / 1000, int(f.get("e", 0)) / 1000, steps, children, box.decode(), int(f.get("a", 0)),
         return RunRecord(
             run_id, text["n"] or wire.PIPE, text["i"], text["k"], text["o"] or run_id, text["c"],
             STATES[text["s"]], text["z"], text["y"], int(f["b"]) / 1000, int(f.get("e", 0)) / 1000, steps, children,
             box.decode(), int(f.get("a", 0)),
         )  # fmt: skip
+        return record if "d" in f else completed(record, self.archive)
 
     def wait(self, run_id: str, timeout: float) -> RunRecord:
         """Wait until a run's tree has finished: told by a message, and checked for the case it was missed."""
@@ -248,7 +257,7 @@ class RedisTransport:
         found = record or RunRecord(run_id, "", "", "", "", "", "", "", "", 0, 0, (), (), "")
         entry = JournalEntry("end", run_id, found.root_id, found.id, found.key, outcome="cancelled", reason=reason)
         keep = int(self.limits.keep_runs * 1000)
-        answer = self.call("cancel", run_id, reason, entry.dump(), keep, self.limits.journal_entries)
+        answer = self.call("cancel", run_id, reason, entry.dump(), keep, self.limits.journal_bytes)
         if answer == b"unknown":
             raise UnknownRunError(f"run {run_id} is unknown here, or ended longer ago than runs are kept")
         return bool(answer != b"ended")
@@ -267,8 +276,7 @@ class RedisTransport:
                 batch.hset(key, name, text)
                 batch.expire(key, EFFECT_TTL)
                 if entry is not None:
-                    limit = self.limits.journal_entries
-                    batch.xadd(f"{self.prefix}journal", {"j": entry.dump()}, maxlen=limit, approximate=True)
+                    self._scripts.queue(batch, "note", self.limits.journal_bytes, entry.dump())
                 batch.execute()
         except _AWAY as error:
             raise BackendUnavailableError(
@@ -346,14 +354,17 @@ class RedisTransport:
             seconds = int(self._bytes.time()[0])
             fresh = self._bytes.zrangebyscore(f"{self.prefix}workers", seconds - FRESH_SECONDS, "+inf")
             stats = {name.decode(): int(value) for name, value in self._bytes.hgetall(f"{self.prefix}stats").items()}
+            figures = measure(self._bytes.execute_command, self.prefix)
         except (*_AWAY, RedisError) as error:
             return Health(False, detail=f"Redis does not answer: {error}")
-        return Health(True, tuple(sorted(name.decode() for name in fresh)), counters=stats)
+        return Health(True, tuple(sorted(name.decode() for name in fresh)), counters=stats | figures.counters())
 
     def close(self) -> None:
         """Release the connections."""
         self._scripts.close()
         self.redis.close()
+        if self.archive is not None:
+            self.archive.close()
 
 
 def _check_store(reply: Sequence[bytes]) -> None:

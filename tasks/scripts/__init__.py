@@ -17,6 +17,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from tasks.connection import Lines
 
 NAMES = ("start", "claim", "commit", "write", "cancel", "move", "heartbeat", "reap", "publish", "bury")
+MORE = ("lease", "advance", "trim", "compact", "alarm", "note")
 _FOLDER = Path(__file__).parent
 
 
@@ -32,7 +33,8 @@ class Scripts:
         self._prefix = prefix
         self._redis: Any = redis  # untyped in redis-py
         self._lines = Lines(redis)
-        self._scripts: dict[str, Script] = {name: redis.register_script(source(name)) for name in NAMES}
+        names = (*NAMES, *MORE)
+        self._scripts: dict[str, Script] = {name: redis.register_script(source(name)) for name in names}
 
     def __call__(self, name: str, *args: Any) -> Any:
         """Run script `name` on this thread's connection.
@@ -56,3 +58,7 @@ class Scripts:
     def close(self) -> None:
         """Close the threads' connections."""
         self._lines.close()
+
+    def queue(self, batch: Any, name: str, *args: Any) -> None:
+        """Let script `name` run with the other commands of a pipeline."""
+        self._scripts[name](args=[self._prefix, *args], client=batch)
