@@ -25,7 +25,8 @@ def completed(record: RunRecord, archive: History | None) -> RunRecord:
     own = [entry for entry in tree if entry.run_id == record.run_id]
     steps = tuple(_step(entry) for entry in own if entry.kind == "step")
     cause = next((str(entry.detail["cause"]) for entry in own if "cause" in entry.detail), "")
-    return replace(record, steps=steps, box=next(filter(None, map(box_of, own)), ""), cause=cause)
+    box = next(filter(None, map(box_of, own)), "")
+    return replace(record, steps=steps, box=box, cause=cause, attempt=steps[-1].attempt if steps else 0)
 
 
 def _step(entry: JournalEntry) -> StepRecord:

@@ -147,12 +147,12 @@ class Database:
             self._connection = None
 
 
-def _written(connection: Any, entries: Sequence[tuple[JournalEntry, int]]) -> int:
+def _written(connection: Any, entries: Sequence[tuple[JournalEntry, int, str]]) -> int:
     connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
-    _copied(connection, "lumia_entries", (record(entry, part) for entry, part in entries))
+    _copied(connection, "lumia_entries", (record(*one) for one in entries))
     new = int(connection.execute(_TAKE_ENTRIES).rowcount)
     if new:
-        tallies = _tallied(connection, [entry for entry, _ in entries])
+        tallies = _tallied(connection, [entry for entry, *_ in entries])
         _copied(connection, "lumia_runs", map(run_row, tallies.values()))
         connection.execute(_TAKE_RUNS)
     return new

@@ -1,4 +1,4 @@
-"""How the journal and its archive are doing, in numbers: read from Redis alone, so that it works while all else is away.
+"""How the journal and its archive are doing, in numbers, read from Redis alone.
 
 `ask` sends one command and returns its reply in bytes, as redis-py's `execute_command` and `tasks.supervise.resp` do.
 """
@@ -31,8 +31,8 @@ class Alarm:
 class Measures:
     """bytes: of the stream. lag: entries that are not in the archive, and the age of the oldest in seconds.
 
-    database: ok, away, none (files are the archive) or "" when nobody has archived yet. files, file_bytes: journal files of
-    all machines.
+    database: ok, away, none (files are the archive) or "" when nobody has archived yet. files, file_bytes: journal
+    files of all machines.
     """
 
     bytes: int = 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from lumia.history import RunFilter, RunSummary, matches, newest_first, position, select, tallied, trees
+from lumia.history import RunFilter, RunSummary, matches, newest_first, position, root_of, select, tallied, trees
 from lumia.ids import id_time
 from lumia.journal import JournalEntry
 from tasks.archive.database import ENTRY, Database
@@ -14,8 +14,7 @@ from tasks.archive.spill import Spill, SpillFile
 
 _PAGE = 200
 _RUNS = f"SELECT {', '.join(f'r.{name}' for name in RUN_COLUMNS)} FROM lumia.runs r"
-_TREE = f"{ENTRY} WHERE e.root_id = %(root)s ORDER BY e.ms, e.number, e.part"
-_SOME = f"{ENTRY} WHERE e.run_id = ANY(%(runs)s) AND e.root_id IN (SELECT root_id FROM lumia.runs WHERE run_id = ANY(%(runs)s))"
+_TREES = f"{ENTRY} WHERE e.root_id = ANY(%(roots)s) ORDER BY e.ms, e.number, e.part"
 
 
 class ArchiveHistory:
@@ -30,18 +29,11 @@ class ArchiveHistory:
         if self._database is None:
             return _from_files(self._spill.files(), wanted)
         filed = _entries(self._spill.files())
-        if filed:  # seldom, and not for long: files wait for a database that was away
-            filed = _once([*filed, *self._earlier(self._database, filed)])
-        hidden = {entry.run_id for entry in filed}
-        fresh = [run for run in select(filed, wanted) if not wanted.trees]
-        kept = (run for run in _stored(self._database, wanted) if run.run_id not in hidden or wanted.trees)
-        return newest_first([*fresh, *_first(kept, wanted.limit)])[: max(0, wanted.limit)]
-
-    @staticmethod
-    def _earlier(database: Database, filed: Iterable[JournalEntry]) -> list[JournalEntry]:
-        """Return what the database has of runs that go on in a file."""
-        runs = sorted({entry.run_id for entry in filed if entry.run_id})
-        return [entry_of(row) for row in database.rows(_SOME, {"runs": runs})]
+        roots = sorted({root_of(entry) for entry in filed if entry.run_id})
+        if roots:  # seldom, and not for long: files wait for a database that was away
+            filed = _once([*filed, *map(entry_of, self._database.rows(_TREES, {"roots": roots}))])
+        stored = (run for run in _stored(self._database, wanted) if run.root_id not in roots)
+        return newest_first([*select(filed, wanted), *_first(stored, wanted.limit)])[: max(0, wanted.limit)]
 
     def entries(self, root_id: str) -> list[JournalEntry]:
         """Return every archived entry of a tree, in the journal's order."""
@@ -52,7 +44,7 @@ class ArchiveHistory:
             if root_id in (entry.root_id, entry.run_id)
         ]
         if self._database is not None:
-            found += [entry_of(row) for row in self._database.rows(_TREE, {"root": root_id})]
+            found += [entry_of(row) for row in self._database.rows(_TREES, {"roots": [root_id]})]
         return _once(found)
 
     def close(self) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import astuple, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from lumia.history import RunSummary, Tally, root_of
 from lumia.journal import JournalEntry
-from tasks.archive.rows import as_sql, cursor_of, position
+from tasks.archive.rows import StreamRow, as_sql, cursor_of, position
 
 RUN_COLUMNS = ("run_id", "root_id", "flow", "id", "key", "cause", "outcome", "reason", "started", "ended", "steps",
                "attempts", "tokens_in", "tokens_out", "cost", "dead")  # fmt: skip
@@ -31,22 +31,28 @@ class Record(NamedTuple):
     box: str | None
 
 
-def record(entry: JournalEntry, part: int) -> Record:
-    """Return an entry as a row."""
+def record(entry: JournalEntry, part: int, text: str) -> Record:
+    """Return an entry as a row. text: its JSON in the stream, which the end of a run that shares a row has not."""
     ms, number = position(entry.cursor)
+    packed = json.loads(entry.dump() if part else text)
     box = entry.detail.get("box")
     kept = as_sql(box) if isinstance(box, str) else None
     return Record(
-        ms, number, part, as_sql(entry.kind), as_sql(entry.run_id), as_sql(root_of(entry)), _body(entry, kept), kept
-    )
+        ms, number, part, as_sql(entry.kind), as_sql(entry.run_id), as_sql(root_of(entry)),
+        _body(packed, boxed=kept is not None), kept,
+    )  # fmt: skip
 
 
-def _body(entry: JournalEntry, box: str | None) -> str:
-    """Return the entry's JSON without kind, run, root, id, key and Box, unless a column can't hold id or key exactly."""
-    detail = {name: value for name, value in entry.detail.items() if name != "box" or box is None}
-    kept = {name: "" for name in ("id", "key") if as_sql(getattr(entry, name)) == getattr(entry, name)}
-    bare: JournalEntry = replace(entry, kind="", run_id="", root_id="", detail=detail, **kept)
-    return bare.dump()
+def _body(packed: dict[str, Any], *, boxed: bool) -> str:
+    """Return the JSON without what has columns; id and key stay where no column can hold them exactly."""
+    for name in ("n", "r", "o"):
+        packed.pop(name, None)
+    for name in ("i", "k"):
+        if name in packed and as_sql(packed[name]) == packed[name]:
+            del packed[name]
+    if boxed and isinstance(packed.get("d"), dict):
+        packed["d"].pop("box", None)
+    return json.dumps(packed, separators=(",", ":"))
 
 
 def entry_of(row: Mapping[str, Any]) -> JournalEntry:
@@ -61,9 +67,11 @@ def entry_of(row: Mapping[str, Any]) -> JournalEntry:
 def run_row(tally: Tally) -> tuple[Any, ...]:
     """Return a run's line of `runs`: its summary, times in whole milliseconds, and the message id in its Box."""
     run = tally.summary()
-    texts = tuple(as_sql(value) if isinstance(value, str) else value for value in astuple(run))
-    started, ended = round(run.started * 1000), round(run.ended * 1000)
-    return (*texts[:8], started, ended, *texts[10:], message_of(tally.box))
+    texts = (run.run_id, run.root_id, run.flow, run.id, run.key, run.cause, run.outcome, run.reason)
+    return (
+        *map(as_sql, texts), round(run.started * 1000), round(run.ended * 1000), run.steps, run.attempts,
+        run.tokens_in, run.tokens_out, run.cost, run.dead, message_of(tally.box),
+    )  # fmt: skip
 
 
 def message_of(box: str) -> str:
@@ -89,6 +97,6 @@ def summary_of(row: Mapping[str, Any]) -> RunSummary:
     return RunSummary(**{**values, "started": row["started"] / 1000, "ended": row["ended"] / 1000})
 
 
-def readable(rows: Iterable[Any]) -> list[tuple[JournalEntry, int]]:
-    """Return the entries of stream rows with their part; what can't be read is left out."""
-    return [(entry, part) for row in rows for part, entry in enumerate(row.entries())]
+def readable(rows: Iterable[StreamRow]) -> list[tuple[JournalEntry, int, str]]:
+    """Return the entries of stream rows with their part and their JSON; what can't be read is left out."""
+    return [(entry, part, row.fields["j"]) for row in rows for part, entry in enumerate(row.entries())]

@@ -74,7 +74,7 @@ class Stream:
         return int(self.transport.call("advance", since, until, rows)) == 1
 
     def trim(self, may: str, must: str, soft: int, most: int = 2000) -> int:
-        """Take archived rows off the old end: those up to `must`, and while it is over `soft` bytes those up to `may`."""
+        """Take archived rows off the old end: up to `must`, and up to `may` while it is over `soft` bytes."""
         return int(self.transport.call("trim", may, must, soft, most))
 
     def compact(self, runs: Sequence[str]) -> int:
