@@ -73,7 +73,8 @@ def limits_of(config: ConfigStore) -> Limits:
     return Limits(
         step_timeout=worker.step_timeout, max_attempts=worker.max_attempts, dedup_window=core.dedup.window,
         keep_runs=core.runs.keep, journal_bytes=max(core.journal.hard_bytes, core.journal.max_bytes),
-        fuse=worker.fuse, batch=worker.batch, batch_seconds=worker.batch_ms / 1000, concurrency=worker.concurrency, drain=worker.drain,
+        fuse=worker.fuse, batch=worker.batch, batch_seconds=worker.batch_ms / 1000,
+        concurrency=worker.concurrency, drain=worker.drain,
     )  # fmt: skip
 
 

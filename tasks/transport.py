@@ -206,10 +206,6 @@ class RedisTransport:
         steps = tuple(wire.parse_record(f[f"S{n}"]) for n in range(1, int(f.get("S", 0)) + 1))
         children = tuple(f[f"K{n}"].decode() for n in range(1, int(f.get("K", 0)) + 1))
         record = RunRecord(
-            run_id, text["n"] or wire.PIPE, text["i"], text["k"], text["o"] or run_id, text["c"], STATES[text["s"]],
-            text["z"], text["y"],
-            int(f["b"]) / 1000, int(f.get("e", 0)) / 1000, steps, children, box.decode(), int(f.get("a", 0)),
-        return RunRecord(
             run_id, text["n"] or wire.PIPE, text["i"], text["k"], text["o"] or run_id, text["c"],
             STATES[text["s"]], text["z"], text["y"], int(f["b"]) / 1000, int(f.get("e", 0)) / 1000, steps, children,
             box.decode(), int(f.get("a", 0)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,9 +26,9 @@ def story(number: int) -> list[JournalEntry]:
     key = f"telegram:bot:group-{number % 3}"
     box = f'{{"j":{{"message_id":"m{number}","text":"100 % sure_"}}}}'
 
-    def entry(kind: str, after: int, run: str = root, **more: object) -> JournalEntry:
+    def entry(kind: str, after: int, run: str = root, **more: Any) -> JournalEntry:
         id = "msg" if run == root else "msg.send"
-        values = {
+        values: dict[str, Any] = {
             "root_id": root,
             "id": id,
             "key": key,
@@ -35,9 +36,9 @@ def story(number: int) -> list[JournalEntry]:
             "time": (ms + after) / 1000,
             **more,
         }
-        return JournalEntry(kind, run, **values)  # type: ignore[arg-type]
+        return JournalEntry(kind, run, **values)
 
-    worker = {"worker": "h:1:a", "attempt": 1, "ms": 1.5}
+    worker: dict[str, Any] = {"worker": "h:1:a", "attempt": 1, "ms": 1.5}
     outcome = ("done", "failed", "stopped")[number % 3]
     told = [
         entry("start", 0, flow="pipe"),
