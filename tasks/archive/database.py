@@ -131,7 +131,8 @@ class Database:
         if self._connection is None:
             milliseconds = int(self._limit * 1000)
             self._connection = psycopg.connect(
-                self._url, connect_timeout=_CONNECT_SECONDS, application_name="lumia-journal", autocommit=True,
+                self._url, **({} if "connect_timeout=" in self._url else {"connect_timeout": _CONNECT_SECONDS}),
+                application_name="lumia-journal", autocommit=True,
                 options=f"-c statement_timeout={milliseconds} -c lock_timeout={milliseconds}",
                 keepalives_idle=10, keepalives_interval=5, keepalives_count=3,
             )  # fmt: skip

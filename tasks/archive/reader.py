@@ -122,11 +122,14 @@ def _conditions(wanted: RunFilter) -> tuple[str, dict[str, object]]:
     if wanted.trees:
         add("r.run_id = r.root_id")
     if wanted.runs:
-        add("r.run_id LIKE ANY(%(runs)s)", runs=[f"{_escaped(run)}%" for run in wanted.runs])
+        names = {f"run{number}": f"{_escaped(run)}%" for number, run in enumerate(wanted.runs)}
+        add("(" + " OR ".join(f"r.run_id LIKE %({name})s" for name in names) + ")", **names)
     if wanted.id != "*":
         exact = "*" not in wanted.id
         add("r.id = %(id)s" if exact else "r.id LIKE %(id)s", id=wanted.id if exact else _like(wanted.id))
-    if wanted.group:
+    if ":" in wanted.group:
+        add("r.key = %(group)s", group=wanted.group)
+    elif wanted.group:
         add("(r.key = %(group)s OR r.key LIKE %(chat)s OR r.key LIKE %(peer)s)", group=wanted.group,
             chat=f"%:{_escaped(wanted.group)}", peer=f"%-{_escaped(wanted.group)}")  # fmt: skip
     if wanted.outcome == "running" and not wanted.trees:

@@ -35,6 +35,8 @@ MIGRATIONS = (
     CREATE INDEX runs_key ON lumia.runs (key, started) WHERE key <> '';
     CREATE INDEX runs_below ON lumia.runs (root_id) WHERE root_id <> run_id;
     CREATE INDEX runs_message ON lumia.runs (message) WHERE message <> '';
+    CREATE INDEX runs_dead ON lumia.runs (started) WHERE dead;
+    CREATE INDEX runs_running ON lumia.runs (started) WHERE ended = 0;
     CREATE INDEX runs_troubled ON lumia.runs (outcome, started) WHERE outcome NOT IN ('done', 'stopped');
     """,
 )

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from lumia.errors import BackendUnavailableError
 from lumia.journal import JournalEntry
 from lumia.ports import Limits
 from tasks.archive.archiver import AWAY, FULL
+from tasks.archive.database import Database
 from tasks.archive.place import Place
 from tasks.archive.reader import ArchiveHistory
 from tasks.archive.rows import START
@@ -209,15 +214,34 @@ def test_old_entries_and_runs_are_forgotten(
     assert later._database.rows("SELECT run_id FROM lumia.runs", ()) == []
 
 
-def test_a_frozen_database_does_not_hold_up_the_archiver_for_ever(stream: Stream, tmp_path: Path) -> None:
-    import socket
-
-    from tasks.archive.database import Database
-
+def test_a_database_that_takes_no_connection_is_away() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        url = f"postgresql://lumia:x@127.0.0.1:{silent.getsockname()[1]}/lumia"
+        url = f"postgresql://lumia:x@127.0.0.1:{silent.getsockname()[1]}/lumia?connect_timeout=1"
         with pytest.raises(BackendUnavailableError, match="does not answer"):
             Database(url).rows("SELECT 1", ())
+
+
+def test_a_database_that_freezes_is_away_and_comes_back(database_url: str) -> None:
+    database = Database(database_url, limit=0.5)
+    backend = database.rows("SELECT pg_backend_pid() AS pid", ())[0]["pid"]
+    os.kill(backend, signal.SIGSTOP)
+    try:
+        with pytest.raises(BackendUnavailableError, match="does not answer"):
+            database.rows("SELECT 1", ())
+    finally:
+        os.kill(backend, signal.SIGCONT)
+    assert database.rows("SELECT 1 AS one", ()) == [{"one": 1}]
+    database.close()
+
+
+def test_tables_of_a_newer_version_are_refused(database_url: str) -> None:
+    database = Database(database_url)
+    database.rows("SELECT 1", ())
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        connection.execute("UPDATE lumia.schema_version SET version = 99 WHERE part = 'journal'")
+    database.close()
+    with pytest.raises(BackendUnavailableError, match="newer Lumia"):
+        database.rows("SELECT 1", ())
 
 
 def test_a_closed_archiver_lets_another_one_go_on_at_once(archiver: MakeArchiver, transport: RedisTransport) -> None:
