@@ -25,6 +25,8 @@ AWAY, FULL, BROKEN = "journal database", "journal files", "journal archive"
 LOST = ("journal full", FULL)
 """Alarms about what is lost stay for a day after it happened last; the others end with what they tell of."""
 BATCH_ROWS, BATCH_BYTES = 1000, 4 << 20
+FEW_ROWS = 50
+"""A database that is too slow for a whole batch gets smaller ones."""
 FILE_ROWS, FILE_BYTES = 20_000, 16 << 20
 FILE_SECONDS = 600.0
 """Without a database, a file is written when there is this much for it, or this old."""
@@ -52,6 +54,7 @@ class Archiver:
         self._told: dict[str, float] = {}
         self._away = ""
         self._reached = False
+        self._rows = BATCH_ROWS
 
     def turn(self) -> float:
         """Do one piece of work; returns the seconds until the next, 0 when there is more at once."""
@@ -82,6 +85,7 @@ class Archiver:
         except BackendUnavailableError as error:
             self._retry = time.monotonic() + RETRY_SECONDS
             self._away, self._reached = str(error), False
+            self._rows = max(FEW_ROWS, self._rows // 2)
         if not self._pressed() or not self._worth_a_file():
             return False
         self._stream.alarm(AWAY, f"journal entries go to files in {self._spill.folder}: {self._away}",
@@ -89,16 +93,18 @@ class Archiver:
         return self._to_files(True)
 
     def _to_database(self, database: Database) -> bool:
-        if self._load(database):
+        if self._load(database) and not self._pressed():
             return True
         since = self._stream.archived()
-        rows = self._stream.read(since, self._batch())
+        rows = self._stream.read(since, self._batch(self._rows))
         if rows:
             database.write(rows)
+            self._rows = min(BATCH_ROWS, 2 * self._rows)
             self._stream.advance(since, rows[-1].cursor, len(rows))
         if not self._reached:
             self._reached, self._away = True, ""
             self._stream.settle(AWAY)
+            self._stream.settle(BROKEN)
         self._expire(database)
         return bool(rows)
 
