@@ -130,12 +130,17 @@ class Database:
 
         if self._connection is None:
             milliseconds = int(self._limit * 1000)
-            self._connection = psycopg.connect(
-                self._url, **({} if "connect_timeout=" in self._url else {"connect_timeout": _CONNECT_SECONDS}),
-                application_name="lumia-journal", autocommit=True,
-                options=f"-c statement_timeout={milliseconds} -c lock_timeout={milliseconds}",
-                keepalives_idle=10, keepalives_interval=5, keepalives_count=3,
-            )  # fmt: skip
+            options: dict[str, Any] = {
+                "connect_timeout": _CONNECT_SECONDS,
+                "application_name": "lumia-journal",
+                "options": f"-c statement_timeout={milliseconds} -c lock_timeout={milliseconds}",
+                "keepalives_idle": 10,
+                "keepalives_interval": 5,
+                "keepalives_count": 3,
+            }
+            if "connect_timeout=" in self._url:
+                del options["connect_timeout"]
+            self._connection = psycopg.connect(self._url, autocommit=True, **options)
             with _limited(self._connection, self._limit):
                 schema.migrate(self._connection)
                 self._connection.execute(_STAGE)
