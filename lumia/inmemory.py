@@ -61,6 +61,8 @@ class InMemoryTransport(LedgerPort):
         self._effects = Ledger(self._is_live, self._log)
         self._values = Values(self.clock)
         self._journal: deque[JournalEntry] = deque()
+        self._journal_sizes: deque[int] = deque()
+        self._journal_bytes = 0
         self._dead: deque[DeadLetter] = deque(maxlen=MAX_LETTERS)
         self._table: RouteTable | None = None
         self._counter = itertools.count(1)
@@ -365,8 +367,11 @@ class InMemoryTransport(LedgerPort):
 
     def _log(self, entry: JournalEntry) -> None:
         self._journal.append(replace(entry, cursor=str(next(self._counter)), time=self.clock.now()))
-        while len(self._journal) > self.limits.journal_entries:
+        self._journal_sizes.append(len(entry.dump()))
+        self._journal_bytes += self._journal_sizes[-1]
+        while self._journal_bytes > self.limits.journal_bytes and len(self._journal) > 1:
             self._journal.popleft()
+            self._journal_bytes -= self._journal_sizes.popleft()
 
     def tail(self, after: str, timeout: float, limit: int) -> list[JournalEntry]:
         """Return entries after a cursor, waiting up to `timeout` seconds for one."""

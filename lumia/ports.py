@@ -217,6 +217,7 @@ REPLAYED = "recorded by an earlier try"
 class Limits:
     """The figures of the configuration that a transport needs; times in seconds, sizes in bytes.
 
+    journal_bytes: what the journal may take at most before its oldest entries are dropped, archived or not.
     handbacks: how often workers that are behind a run's plan may hand its step on. drain: how long a worker that was
     asked to end may take. max_losses: how often a step may be lost with its worker.
     """
@@ -225,7 +226,7 @@ class Limits:
     max_losses: int = 5
     dedup_window: float = 3600.0
     keep_runs: float = 3600.0
-    journal_entries: int = 100_000
+    journal_bytes: int = 128 << 20
     fuse: bool = True
     batch: int = 16
     batch_seconds: float = 0.05

@@ -10,6 +10,8 @@ from typing import Any
 
 from lumia.errors import BackendUnavailableError
 from lumia.ports import Limits
+from tasks.archive.place import place_of
+from tasks.archive.reader import ArchiveHistory
 from tasks.transport import RedisTransport
 from tasks.transport import connect as connect_redis
 
@@ -42,4 +44,6 @@ def redis_url(root: Path) -> str:
 
 def connect(root: Path, limits: Limits, config: Any = None) -> RedisTransport:
     """Return the transport of the bot in `root`; nothing is sent yet."""
-    return RedisTransport(connect_redis(redis_url(root)), worker=worker_name(), limits=limits)
+    transport = RedisTransport(connect_redis(redis_url(root)), worker=worker_name(), limits=limits)
+    transport.archive = ArchiveHistory(place_of(root))
+    return transport

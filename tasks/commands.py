@@ -15,7 +15,7 @@ from lumia import paths
 from lumia.errors import SupervisorError
 from lumia.marks import command
 from tasks import dead_commands, effect_commands, explain_commands  # noqa: F401 (they mark commands of their own)
-from tasks.supervise import client, status, up
+from tasks.supervise import client, journal_report, status, up
 from tasks.supervise.folders import Folders
 from tasks.supervise.plan import UpOptions
 from tasks.supervise.reported import as_lines, reported
@@ -94,10 +94,11 @@ def status_command(
     """
     state = client.status(paths.find_root())
     if as_json:
-        _print(state.as_dict())
+        journal = journal_report.as_dict(state.redis_url)
+        _print({**state.as_dict(), "journal": journal} if journal else state.as_dict())
     elif state.services:
         status.show(state, sys.stdout)
-        for line in as_lines(reported(state.redis_url)):
+        for line in (*as_lines(reported(state.redis_url)), *journal_report.lines(state.redis_url)):
             _note(line)
     else:
         _note("this bot isn't up; start it with `lumia up`")

@@ -32,7 +32,7 @@ def reap(transport: RedisTransport, log: logging.Logger, grace: float) -> None:
     """Take back what was lost; a message counts as vanished after `grace` seconds."""
     limits = transport.limits
     found = transport.call(
-        "reap", int(TTL_SECONDS * 1000), int(grace * 1000), int(limits.keep_runs * 1000), limits.journal_entries,
+        "reap", int(TTL_SECONDS * 1000), int(grace * 1000), int(limits.keep_runs * 1000), limits.journal_bytes,
         *lists(transport.queues()),
     )  # fmt: skip
     for told in found[3:]:

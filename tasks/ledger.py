@@ -31,7 +31,7 @@ class LedgerPort:
     def begin_effect(self, claim: Claim, use: EffectUse) -> EffectRecord | None:
         """Return the recorded result, or write the intent and return None."""
         reply = self._insist(
-            "effect_begin", *_place(claim, use), use.policy, use.entry.dump(), self.limits.journal_entries,
+            "effect_begin", *_place(claim, use), use.policy, use.entry.dump(), self.limits.journal_bytes,
             KEEP_SECONDS, LOST, HELD, REPLAYED,
         )  # fmt: skip
         if reply[0] == b"stale":
@@ -40,12 +40,12 @@ class LedgerPort:
 
     def end_effect(self, claim: Claim, use: EffectUse, record: EffectRecord, entry: JournalEntry) -> bool:
         """Write what a begun call came to."""
-        what = (record.state, record.policy, record.value, entry.dump(), self.limits.journal_entries)
+        what = (record.state, record.policy, record.value, entry.dump(), self.limits.journal_bytes)
         return bool(self._insist("effect_end", *_place(claim, use), *what) == b"ok")
 
     def settle_effect(self, run_id: str, name: str, record: EffectRecord, entry: JournalEntry) -> None:
         """Write by hand what became of an effect that is unknown."""
-        what = (record.state, record.value, entry.dump(), self.limits.journal_entries)
+        what = (record.state, record.value, entry.dump(), self.limits.journal_bytes)
         state = self.call("effect_settle", run_id, name, *what)
         if state == b"absent":
             raise EffectError(absent(run_id, name))

@@ -41,6 +41,9 @@ from lumia.ports import (
 )
 from lumia.routes import Plan, RouteTable
 from tasks import letters, wire
+from tasks.archive.compacted import completed
+from tasks.archive.measures import measure
+from tasks.archive.reader import ArchiveHistory
 from tasks.connection import TimedConnection
 from tasks.history import StreamHistory
 from tasks.ledger import KEEP_SECONDS, LedgerPort
@@ -75,11 +78,11 @@ class RedisTransport(LedgerPort):
         self.worker = worker
         self.limits = limits or Limits()
         self.prefix = prefix
+        self.archive: ArchiveHistory | None = None
         self._scripts = Scripts(redis, prefix)
         self._run = bound(self._scripts)
         self._stored: set[str] = set()
         self._plans: dict[bytes, Plan] = {}
-        self.archives: list[History] = []
 
     def call(self, script: str, *args: Any) -> Any:
         """Run a script; raises `BackendUnavailableError` when Redis can't be reached or refuses to write."""
@@ -113,7 +116,7 @@ class RedisTransport(LedgerPort):
         """Accept the requests in one atomic step."""
         limits = self.limits
         window, keep = int(limits.dedup_window * 1000), int(limits.keep_runs * 1000)
-        head = {"routes": routes, "window": window, "keep": keep, "limit": limits.journal_entries}
+        head = {"routes": routes, "window": window, "keep": keep, "limit": limits.journal_bytes}
         if routes is None:
             del head["routes"]
         reply = self._with_plans(requests, lambda *runs: self.call("start", json.dumps(head), *runs))
@@ -152,7 +155,7 @@ class RedisTransport(LedgerPort):
         except UnknownRunError as error:
             log.error("run %s can't go on: %s", reply[1].decode(), error)
             keep = int(self.limits.keep_runs * 1000)
-            self.call("bury", reply[1], reply[3], str(error), keep, self.limits.journal_entries)
+            self.call("bury", reply[1], reply[3], str(error), keep, self.limits.journal_bytes)
             return None
 
     def _plan(self, digest: bytes) -> Plan:
@@ -209,11 +212,12 @@ class RedisTransport(LedgerPort):
         text = {name: f.get(name, b"").decode() for name in ("n", "i", "k", "o", "c", "s", "z", "y")}
         steps = tuple(wire.parse_record(f[f"S{n}"]) for n in range(1, int(f.get("S", 0)) + 1))
         children = tuple(f[f"K{n}"].decode() for n in range(1, int(f.get("K", 0)) + 1))
-        return RunRecord(
+        record = RunRecord(
             run_id, text["n"] or wire.PIPE, text["i"], text["k"], text["o"] or run_id, text["c"],
             STATES[text["s"]], text["z"], text["y"], int(f["b"]) / 1000, int(f.get("e", 0)) / 1000, steps, children,
             box.decode(), int(f.get("a", 0)), "" if text["z"] else f.get("h", b"").decode(),
         )  # fmt: skip
+        return record if "d" in f else completed(record, self.archive)
 
     def lane_holder(self, key: str) -> str:
         """Return the run whose tree is served in a lane, "" when none is."""
@@ -260,7 +264,7 @@ class RedisTransport(LedgerPort):
         found = record or RunRecord(run_id, "", "", "", "", "", "", "", "", 0, 0, (), (), "")
         entry = JournalEntry("end", run_id, found.root_id, found.id, found.key, outcome="cancelled", reason=reason)
         keep = int(self.limits.keep_runs * 1000)
-        answer = self.call("cancel", run_id, reason, entry.dump(), keep, self.limits.journal_entries)
+        answer = self.call("cancel", run_id, reason, entry.dump(), keep, self.limits.journal_bytes)
         if answer == b"unknown":
             raise UnknownRunError(f"run {run_id} is unknown here, or ended longer ago than runs are kept")
         return bool(answer != b"ended")
@@ -306,8 +310,9 @@ class RedisTransport(LedgerPort):
         return newest[0][0].decode() if newest else "0"
 
     def history(self) -> MergedHistory:
-        """Return the recorded runs: those of the stream, then those of `archives`."""
-        return MergedHistory([StreamHistory(self._asked, f"{self.prefix}journal", _entries), *self.archives])
+        """Return the recorded runs: those of the stream, then those of the archive."""
+        stream: History = StreamHistory(self._asked, f"{self.prefix}journal", _entries)
+        return MergedHistory([stream] if self.archive is None else [stream, self.archive])
 
     def publish(self, table: RouteTable) -> RouteTable:
         """Publish a route table."""
@@ -343,7 +348,7 @@ class RedisTransport(LedgerPort):
 
     def _taking(self, letter: DeadLetter, entry: JournalEntry) -> list[Any]:
         ledger, keep = letter.ledger.rpartition("/")[0], int(self.limits.keep_runs * 1000)
-        head = [letter.name, entry.dump(), self.limits.journal_entries, letters.call_id()]
+        head = [letter.name, entry.dump(), self.limits.journal_bytes, letters.call_id()]
         return [*head, ledger, KEEP_SECONDS, keep]
 
     def health(self) -> Health:
@@ -353,14 +358,17 @@ class RedisTransport(LedgerPort):
             seconds = int(self._bytes.time()[0])
             fresh = self._bytes.zrangebyscore(f"{self.prefix}workers", seconds - FRESH_SECONDS, "+inf")
             stats = {name.decode(): int(value) for name, value in self._bytes.hgetall(f"{self.prefix}stats").items()}
+            figures = measure(self._bytes.execute_command, self.prefix)
         except (*_AWAY, RedisError) as error:
             return Health(False, detail=f"Redis does not answer: {error}")
-        return Health(True, tuple(sorted(name.decode() for name in fresh)), counters=stats)
+        return Health(True, tuple(sorted(name.decode() for name in fresh)), counters=stats | figures.counters())
 
     def close(self) -> None:
         """Release the connections."""
         self._scripts.close()
         self.redis.close()
+        if self.archive is not None:
+            self.archive.close()
 
 
 def _check_store(reply: Sequence[bytes]) -> None:

@@ -71,7 +71,7 @@ def commit(claim: Claim, done: Commit, limits: Limits, worker: str) -> str:
     found = {
         "r": claim.run_id, "x": claim.step, "t": claim.token, "op": done.action, "y": done.reason,
         "store": [store_op(op) for op in done.store], "keep": _ms(limits.keep_runs),
-        "window": _ms(limits.dedup_window), "limit": limits.journal_entries,
+        "window": _ms(limits.dedup_window), "limit": limits.journal_bytes,
     }  # fmt: skip
     if done.action != "handback":
         found |= {"rec": record(done.record), "j": done.entry.dump()}

@@ -18,6 +18,7 @@ from lumia.routes import RouteTable
 from lumia.runtime import Runtime, open_bot
 from lumia.system import new_id
 from tasks.alone import Alone
+from tasks.archive.thread import ArchiveThread
 from tasks.backend import redis_url, worker_name
 from tasks.events import TaskEvents
 from tasks.keeper import BEAT_SECONDS, Keeper, look_once_more
@@ -39,6 +40,7 @@ class LumiaWorker:
         self._bot: Runtime | None = None
         self._glance: RedisTransport | None = None
         self._keeper: Keeper | None = None
+        self._archive: ArchiveThread | None = None
         self._consumer: Any = None
         self._events: Any = None
         self._watch = Watch()
@@ -87,6 +89,8 @@ class LumiaWorker:
         self._report_failures()
         self._keeper = Keeper(self.bot, self.transport, self._refresh, self._watch, slots)
         self._keeper.start()
+        self._archive = ArchiveThread(self.bot.root, self.transport, self.bot.config)
+        self._archive.start()
 
     def _report_failures(self) -> None:
         """Tell `lumia status` and `lumia doctor` what failed to load; the newest worker's word counts."""
@@ -126,6 +130,9 @@ class LumiaWorker:
 
     def stop(self) -> None:
         """Sign off and unload."""
+        if self._archive is not None:
+            self._archive.stop()
+            self._archive = None
         if self._keeper is not None:
             self._keeper.stop()
             self._keeper = None

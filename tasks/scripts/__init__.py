@@ -22,6 +22,7 @@ from tasks.connection import Lines
 EFFECTS = ("effect_begin", "effect_end", "effect_settle", "effect_list")
 RUNS = ("start", "claim", "commit", "write", "cancel", "move", "heartbeat", "reap", "publish", "bury", "dead")
 NAMES = (*RUNS, *EFFECTS)
+MORE = ("lease", "advance", "trim", "compact", "alarm", "note")
 _FOLDER = Path(__file__).parent
 
 
@@ -38,7 +39,8 @@ class Scripts:
         self._prefix = prefix
         self._redis: Any = redis  # untyped in redis-py
         self._lines = Lines(redis)
-        self._scripts: dict[str, Script] = {name: redis.register_script(source(name)) for name in NAMES}
+        names = (*NAMES, *MORE)
+        self._scripts: dict[str, Script] = {name: redis.register_script(source(name)) for name in names}
 
     def __call__(self, name: str, *args: Any) -> Any:
         """Run script `name` on this thread's connection.

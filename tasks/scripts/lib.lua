@@ -31,8 +31,85 @@ end
 
 local function count(name) redis.call('HINCRBY', P .. 'stats', name, 1) end
 
+-- What an entry counts for beside its own bytes: what the stream needs to hold it (measured, docs/journal.md).
+local ENTRY_BYTES = 24
+
+-- Tell the operator, until it is told that it is over: `lumia status` and `lumia doctor` show it, a worker logs it.
+local function alarm(name, what, way_out)
+  local known = redis.call('HGET', P .. 'alarms', name)
+  local told = known and cjson.decode(known) or {since = clock() / 1000, count = 0}
+  told.at, told.count, told.what, told.fix = clock() / 1000, told.count + 1, what, way_out
+  redis.call('HSET', P .. 'alarms', name, cjson.encode(told))
+end
+
+local function place(id)
+  local ms, number = string.match(id, '^(%d+)-(%d+)$')
+  return tonumber(ms), tonumber(number)
+end
+
+local function not_after(id, other)
+  local ms, number = place(id)
+  local than, beyond = place(other)
+  return ms < than or (ms == than and number <= beyond)
+end
+
+local function weight(fields)
+  local bytes = ENTRY_BYTES
+  for _, text in ipairs(fields) do bytes = bytes + #text end
+  return bytes
+end
+
+local function archived() return redis.call('GET', P .. 'journal:archived') or '0-0' end
+
+-- Take entries off the journal's old end, never the newest one, while `wanted(id, bytes left)` says so; at most about
+-- `most`. Returns {n, bytes, first, last} of all of them and of those that nobody has archived.
+local function shorten(most, wanted)
+  local journal, left, safe = P .. 'journal', tonumber(redis.call('GET', P .. 'journal:bytes') or 0), archived()
+  local all, lost = {n = 0, bytes = 0}, {n = 0, bytes = 0}
+  local function add(sum, id, bytes)
+    sum.n, sum.bytes, sum.first, sum.last = sum.n + 1, sum.bytes + bytes, sum.first or id, id
+  end
+  local going = true
+  while going and all.n < most do
+    local rows = redis.call('XRANGE', journal, '-', '+', 'COUNT', 101)
+    local count = 0
+    while going and count < #rows - 1 do
+      local id, bytes = rows[count + 1][1], weight(rows[count + 1][2])
+      going = wanted(id, left)
+      if going then
+        left, count = left - bytes, count + 1
+        add(all, id, bytes)
+        if not not_after(id, safe) then add(lost, id, bytes) end
+      end
+    end
+    if count > 0 then redis.call('XTRIM', journal, 'MINID', rows[count + 1][1]) end
+    going = going and #rows == 101
+  end
+  if all.n > 0 then
+    redis.call('DECRBY', P .. 'journal:bytes', all.bytes)
+    redis.call('DECRBY', P .. 'journal:held', all.n - lost.n)
+    if lost.n > 0 then redis.call('SET', P .. 'journal:archived', lost.last) end
+  end
+  return all, lost
+end
+
+local function add_entry(...)
+  redis.call('XADD', P .. 'journal', '*', ...)
+  return redis.call('INCRBY', P .. 'journal:bytes', weight({...}))
+end
+
+-- Write an entry. Past `limit` bytes the oldest part goes, whoever still wants it: runs never wait for the journal.
 local function note(limit, text, ...)
-  redis.call('XADD', P .. 'journal', 'MAXLEN', '~', limit, '*', 'j', text, ...)
+  limit = tonumber(limit)
+  if add_entry('j', text, ...) <= limit then return end
+  local low = limit - math.max(1024, math.floor(limit / 64))
+  local _, lost = shorten(100000, function(_, bytes) return bytes > low end)
+  if lost.n == 0 then return end
+  local from, to = place(lost.first), place(lost.last)
+  add_entry('j', cjson.encode({n = 'gap', z = 'dropped', y = 'the journal was full and nobody archived it',
+    d = {entries = lost.n, bytes = lost.bytes, first = lost.first, last = lost.last, since = from / 1000, ['until'] = to / 1000}}))
+  alarm('journal full', lost.n .. ' journal entries were dropped: nobody archived them before the journal reached '
+    .. limit .. ' bytes', 'see that a worker runs and that its database answers or data/journal can be written; or raise [journal] hard_bytes')
 end
 
 -- Keep a dead letter; past the bound the oldest one goes, and is counted.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 
 from lumia import paths
@@ -11,6 +12,7 @@ from tasks.supervise.check_machine import check_machine
 from tasks.supervise.check_servers import check_servers
 from tasks.supervise.findings import FAIL, Finding, fail
 from tasks.supervise.folders import Folders
+from tasks.supervise.journal_report import check_journal
 from tasks.supervise.settings import Settings, read_settings
 from tasks.supervise.state import running
 
@@ -30,7 +32,9 @@ def examine() -> list[Finding]:
         findings.append(fail("config", str(error), "correct it"))
         settings = Settings()
     state = running(Folders(root))
-    return [*findings, *check_servers(root, settings, state), *check_bot(base, root, settings, state)]
+    url = os.environ.get("LUMIA_REDIS_URL", "").strip() or (state.redis_url if state is not None else "")
+    servers = [*check_servers(root, settings, state), *check_journal(root, url)]
+    return [*findings, *servers, *check_bot(base, root, settings, state)]
 
 
 def is_ok(findings: Iterable[Finding]) -> bool:

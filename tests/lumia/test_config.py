@@ -241,7 +241,9 @@ def test_dir_lists_the_settings(tmp_path: Path) -> None:
 CORE = {
     "lumia.backend": "tasks", "plugins.disabled": [], "box.max_bytes": 1048576, "dedup.window": 3600,
     "worker.concurrency": 16, "worker.step_timeout": 60, "worker.max_losses": 5, "worker.fuse": True,
-    "worker.batch": 16, "worker.batch_ms": 50, "journal.max_entries": 100000, "runs.keep": 3600,
+    "worker.batch": 16, "worker.batch_ms": 50, "journal.max_bytes": 67108864,
+    "journal.hard_bytes": 134217728, "journal.hot": 300, "journal.compact_after": 60, "journal.keep_days": 30,
+    "journal.spill_bytes": 268435456, "runs.keep": 3600,
     "gateway.host": "127.0.0.1", "gateway.port": 8470, "flower.port": 8471, "redis.port": 8472,
     "redis.appendfsync": "everysec", "postgres.enabled": True, "models": {}, "bot.name": "Lumia",
 }  # fmt: skip

@@ -157,12 +157,12 @@ def test_the_figures_of_the_configuration_reach_the_mechanism(root: Path) -> Non
     with (root / "config" / "lumia.toml").open("a") as file:
         file.write(
             "[worker]\nconcurrency = 3\nstep_timeout = 7.5\nmax_losses = 2\nfuse = false\nbatch = 5\nbatch_ms = 250\n"
-            "[dedup]\nwindow = 60\n[runs]\nkeep = 30\n[journal]\nmax_entries = 5000\n"
+            "[dedup]\nwindow = 60\n[runs]\nkeep = 30\n[journal]\nhard_bytes = 5000000\nmax_bytes = 2000000\n"
         )
     limits = limits_of(ConfigStore(root))
     assert (limits.concurrency, limits.step_timeout, limits.max_losses, limits.fuse) == (3, 7.5, 2, False)
     assert (limits.batch, limits.batch_seconds) == (5, 0.25)
-    assert (limits.dedup_window, limits.keep_runs, limits.journal_entries) == (60, 30, 5000)
+    assert (limits.dedup_window, limits.keep_runs, limits.journal_bytes) == (60, 30, 5_000_000)
 
 
 def test_the_size_of_a_box_is_limited_as_configured(opened: Any, root: Path) -> None:

@@ -1,0 +1,1 @@
+"""The archive: the journal's life after the broker's stream, in Postgres or in files (docs/archive.md)."""

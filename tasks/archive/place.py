@@ -1,0 +1,31 @@
+"""Where a bot's archive is: the database's URL, and the folder of the files."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ENVIRONMENT = "LUMIA_DATABASE_URL"
+NOTED = Path("data") / "run" / "database.url"
+FOLDER = Path("data") / "journal"
+
+
+@dataclass(frozen=True)
+class Place:
+    """url: of the database, "" when there is none: the files are the archive then."""
+
+    folder: Path
+    url: str = field(default="", repr=False)
+
+
+def place_of(root: Path) -> Place:
+    """Return where the archive of the bot in `root` is: `LUMIA_DATABASE_URL`, else what `lumia up` noted."""
+    return Place(root / FOLDER, os.environ.get(ENVIRONMENT, "").strip() or _noted(root))
+
+
+def _noted(root: Path) -> str:
+    try:
+        return (root / NOTED).read_text(encoding="utf-8").strip()
+    except OSError:
+        return ""
