@@ -56,6 +56,11 @@ def done(redis: Any) -> int:
     return int(redis.get(DONE) or 0)
 
 
+def taken(redis: Any, before: int = 0) -> bool:
+    """Tell whether a worker has begun with messages of which `before` were done before."""
+    return bool(redis.zcard("lumia:claims")) or done(redis) > before
+
+
 def transport_of(bot: Runtime) -> RedisTransport:
     """Return the bot's transport."""
     found = bot.transport

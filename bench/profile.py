@@ -29,8 +29,6 @@ from tasks.scripts import NAMES, source
 from tests.support import servers
 
 LIMIT_SECONDS = 300.0
-WAITING = ("method 'poll'", "select.poll", "select.select", "select.epoll", "'recv", "time.sleep", "lock.acquire",
-           "'acquire' of '_thread", "brpop")  # fmt: skip
 GROUPS = (  # the first part of the path that fits names the group
     ("lumia/", "lumia."), ("tasks/", "tasks."), ("bench/", "bench: the four stages"), ("/celery/", "celery"),
     ("/kombu/", "kombu"), ("/redis/", "redis client"), ("/hiredis/", "redis client"), ("/vine/", "kombu"),
@@ -56,11 +54,6 @@ class Profile:
     script_bytes: dict[str, int] = field(default_factory=dict)
 
 
-def is_waiting(function: Function) -> bool:
-    """Tell whether a function spends its time waiting for a socket, a lock or the clock rather than computing."""
-    return any(word in function[2] for word in WAITING)
-
-
 def group_of(function: Function) -> str:
     """Return the group a function's time is counted in; "" for one of C, whose time belongs to its callers."""
     file, _, _ = function
@@ -78,13 +71,13 @@ def group_of(function: Function) -> str:
 
 
 def busy(stats: pstats.Stats) -> dict[Function, float]:
-    """Return each Python function's own seconds, with those of the C functions it calls, without waiting."""
+    """Return each Python function's own seconds, with those of the C functions it calls."""
     found: dict[Function, float] = {}
     rows: dict[Function, Any] = stats.stats  # type: ignore[attr-defined]  # the documented table has no type
     for function, (_, _, own, _, callers) in rows.items():
         if group_of(function):
             found[function] = found.get(function, 0.0) + own
-        elif not is_waiting(function):
+        else:
             for caller, figures in callers.items():
                 found[caller] = found.get(caller, 0.0) + figures[2]
     return found
@@ -151,7 +144,7 @@ def run_worker(root: Path, url: str, valkey_pid: int, profile: Profile, file: Pa
     before = bots.done(redis)
     command = [sys.executable, "-m", "bench.profiled_worker", "-n", f"p{int(bool(file))}@%h"]
     with running([command], env, root / "worker.log") as workers:
-        wait_until(lambda: bots.done(redis) > before, LIMIT_SECONDS, "the first message", workers)
+        wait_until(lambda: bots.taken(redis, before), LIMIT_SECONDS, "the first message", workers)
         redis.config_resetstat()
         first, cpu, valkey, began = bots.done(redis), workers.cpu(), cpu_seconds(valkey_pid), time.monotonic()
         wait_until(lambda: bots.done(redis) >= before + profile.messages, LIMIT_SECONDS, "the last message", workers)
@@ -185,10 +178,10 @@ def measure(folder: Path, messages: int, lanes: int, *, fused: bool, events: boo
 def show(profile: Profile, top: int) -> str:
     """Return the report as text."""
     total = sum(profile.groups.values()) or 1.0
+    cpu = f"CPU per message in µs: worker {profile.worker_us:.0f}, Valkey {profile.valkey_us:.0f}"
     lines = [
         f"{profile.messages} messages of 4 stages, one solo worker, {profile.conditions}",
-        f"{profile.rate:.0f} messages/s; CPU per message in µs: worker {profile.worker_us:.0f}, "
-        + f"Valkey {profile.valkey_us:.0f}",
+        f"{profile.rate:.0f} messages/s; {cpu}",
         f"\n{'worker by group':66}{'µs/msg':>8}{'share':>9}",
     ]
     lines += [f"  {name:64}{us:8.1f}{us / total:9.1%}" for name, us in list(profile.groups.items())[:top]]
