@@ -17,12 +17,12 @@ _redis: Any = Redis.from_url(load.URL)
 
 
 def _stage(number: int) -> Any:
-    def stage(content: load.Content) -> load.Content:
+    def stage(content: load.Content) -> tuple[load.Content]:
         if number == 3:
             _redis.incr(load.DONE)
             if "n" in content:
                 _redis.publish(load.ENDED, content["n"])
-        return content
+        return (content,)  # a dictionary would become the next stage's keyword arguments
 
     stage.__module__ = "bench.peers.huey_app"  # part of a task's name, and "__main__" in the load program
     return huey.task(name=f"stage{number}")(stage)
