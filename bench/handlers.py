@@ -122,7 +122,7 @@ def _opened(stack: ExitStack, server: Server, folder: Path, size: Size, number: 
     registered = len(bot.handlers)
     assert registered == size.handlers, f"{registered} handlers are registered instead of {size.handlers}"
     fresh = RouteIndex(bot.routes.routes)
-    began = time.perf_counter()
+    began = time.thread_time()
     fresh.plan("pipe", "bench")
-    size.build = (time.perf_counter() - began) * 1000
+    size.build = (time.thread_time() - began) * 1000
     return bot, redis
