@@ -84,12 +84,12 @@ _CELERY = Guarantee(
     "none",
 )
 _DRAMATIQ = Guarantee(
-    "nothing lost: taken messages are recorded by a script; back 60 s after the dead worker's last heartbeat",
+    "at least once: taken messages are recorded by a script, back 60 s after the dead worker's last heartbeat",
     "yes: the next stage is sent before the acknowledgement",
     "none",
 )
 _TASKIQ = Guarantee(
-    "acknowledged streams: reclaimed after 10 min idle (taskiq-redis#131, #130: recovery can stay blocked)",
+    "at least once: streams, reclaimed after 10 min idle (taskiq-redis#131, #130: recovery can stay blocked)",
     "yes: the next stage is sent before the acknowledgement, and a task longer than 10 min runs again",
     "none",
 )

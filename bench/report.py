@@ -120,9 +120,9 @@ MEMORY = {"in_lanes": "waiting, in 50 lanes", "without_lane": "waiting, without 
 
 def text(found: Mapping[str, Any]) -> str:
     """Return everything that was measured as text."""
-    parts = [throughput_table(found), latency_table(found), guarantee_table(found)]
-    parts += _own(found)
-    return "\n\n".join([*parts, goal_table(found)])
+    compared = any("rate" in one or "latency" in one or "missing" in one for one in found["contenders"])
+    parts = [throughput_table(found), latency_table(found), guarantee_table(found)] if compared else []
+    return "\n\n".join([*parts, *_own(found), goal_table(found)])
 
 
 def _own(found: Mapping[str, Any]) -> list[str]:
