@@ -37,7 +37,7 @@ coverage: $(VENV)/.dev ## Run the tests and report branch coverage; the core mus
 	$(BIN)/coverage report
 	$(BIN)/coverage report --include='lumia/*' --fail-under=95
 
-bench: $(VENV)/.dev ## Compare throughput and latency with plain Celery on this machine
+bench: $(VENV)/.dev ## Compare with Celery, Dramatiq, Taskiq and Huey on this machine
 	@$(BIN)/python -m bench
 
 chaos: $(VENV)/.dev ## Kill processes under load and check that nothing is lost or done twice
@@ -47,7 +47,7 @@ lock: $(VENV)/.dev ## Write requirements/*.txt anew from requirements/*.in
 	@sh requirements/lock.sh
 
 clean: ## Remove .venv, caches and build output; data/ and config/ stay
-	rm -rf $(VENV) build dist *.egg-info htmlcov .coverage .coverage.*
+	rm -rf $(VENV) bench/.peers build dist *.egg-info htmlcov .coverage .coverage.*
 	rm -rf .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
 
