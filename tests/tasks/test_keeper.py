@@ -109,3 +109,4 @@ def test_of_many_processes_one_looks_for_what_was_lost(
     redis.delete("lumia:reaper")
     make().reap()
     assert len(reaped) == 2
+    redis.close()

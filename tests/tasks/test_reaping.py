@@ -221,7 +221,9 @@ def test_what_the_reaper_buries_tells_its_lost_tries(transport: RedisTransport) 
     claimed(transport)
     die(transport)
     transport.redis.delete(PLAN_KEY)
-    assert RedisTransport(transport.redis, worker="host:2:bb").claim(*popped(transport)) is None
+    other = RedisTransport(transport.redis, worker="host:2:bb")
+    assert other.claim(*popped(transport)) is None
+    other._scripts.close()
     found = transport.dead()[0]
     assert [one.error for one in found.history] == ["its worker died"] and (found.flow, found.plan) == ("pipe", "")
 
