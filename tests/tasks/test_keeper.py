@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -39,13 +39,18 @@ class Hung(Watch):
 
 
 @pytest.fixture
-def make(valkey_url: str, tmp_path: Path) -> Callable[..., Keeper]:
+def make(valkey_url: str, tmp_path: Path) -> Iterator[Callable[..., Keeper]]:
+    made: list[RedisTransport] = []
+
     def keeper(refresh: Callable[[], None] = lambda: None, watch: Watch | None = None, slots: int = 4) -> Keeper:
         transport = RedisTransport(connect(valkey_url), worker="host:1:aa")
+        made.append(transport)
         bot = Runtime(tmp_path, tmp_path, InMemoryTransport(), b"", blobs=Blobs(tmp_path / "blobs"))
         return Keeper(bot, transport, refresh, watch or Watch(), slots)
 
-    return keeper
+    yield keeper
+    for transport in made:
+        transport.close()
 
 
 def failing() -> None:
@@ -59,6 +64,7 @@ def test_a_duty_that_fails_keeps_none_of_the_others_from_being_done(
     run = transport.start([request(delay=0.01)])[0].run_id
     keeper = make(failing)
     until(lambda: keeper._turn() and transport.run(run).state == "queued")  # type: ignore[union-attr]
+    transport.close()
 
 
 def test_a_process_whose_slots_hang_leaves_to_be_replaced(
