@@ -21,6 +21,7 @@ from lumia.errors import BoxError, FlowError, StaleClaimError, StoreError
 from lumia.flow import Decision, Raised, Ran, Skipped, after
 from lumia.ids import child_id
 from lumia.journal import JournalEntry, clean, described
+from lumia.outputs import outputs
 from lumia.ports import Claim, Commit, RunRequest, StepRecord
 from lumia.redaction import cleaned
 from lumia.routes import Plan, PlanStep
@@ -236,14 +237,16 @@ class Executor:
         outcome = "retry" if decision.action == "retry" else decision.step
         record = StepRecord(step.handler, outcome, reason, ms, claim.attempt)
         children = () if failed else tuple(done.context.starts)
+        box, store = self._wire(claim, done), () if failed else tuple(done.context.writes)
+        entry = self._entry(claim, step, done, record, outputs(box, children, store))
         failures = self._failures(claim, reason) if failed and done.tried else claim.failures
         if decision.retry_child:
             children = (_retry_child(claim, step, decision, failures),)
         return Commit(
-            decision.action, record, self._entry(claim, step, done, record), index=decision.index,
+            decision.action, record, entry, index=decision.index,
             outcome=decision.run, reason=reason, delay=decision.delay,
-            box=self._wire(claim, done), children=children,
-            store=() if failed else tuple(done.context.writes),
+            box=box, children=children,
+            store=store,
             dead=self._dead_letter(claim, decision, done, reason, failures) if decision.dead else None,
             failures=failures if decision.action == "retry" else (),
             fuse=claim.arc or (self._fuses(claim.plan, step, decision) and not done.context.arcs),
@@ -260,13 +263,16 @@ class Executor:
         follower = plan.steps[decision.index]
         return follower.queue == step.queue and not follower.hard and not step.hard
 
-    def _entry(self, claim: Claim, step: PlanStep, done: _Result, record: StepRecord) -> JournalEntry:
+    def _entry(
+        self, claim: Claim, step: PlanStep, done: _Result, record: StepRecord, gave: dict[str, Any]
+    ) -> JournalEntry:
         context = done.context
         detail = dict(cleaned(context.notes, self._bot.redact)[0]) if context.notes else {}
         if context.figures is not None:
             detail |= context.figures
         if context.reads is not None:
             detail |= context.reads.detail(self._bot.redact)
+        detail |= gave
         if done.trace:
             detail["trace"] = done.trace
         if claim.cause:
