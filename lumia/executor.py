@@ -17,7 +17,7 @@ from lumia.asyncloop import AsyncLoop
 from lumia.box import Box
 from lumia.context import StepContext, executing
 from lumia.dead import DeadLetter, Failure
-from lumia.errors import BoxError, FlowError, StaleClaimError, StoreError
+from lumia.errors import BoxError, FlowError, HeldError, StaleClaimError, StoreError
 from lumia.flow import Decision, Raised, Ran, Skipped, after
 from lumia.ids import child_id
 from lumia.journal import JournalEntry, clean, described
@@ -209,6 +209,8 @@ class Executor:
                 raise
             text = f"{context.step.handler} tried to exit the process: {described(error)}"
             return _failed(context, FlowError(text))
+        except HeldError as error:
+            return _Result(Skipped(str(error)), context)
         except BaseException as error:
             return _failed(context, error)
         return _Result(Ran(context.nexted, context.intercepted, context.reason), context, content, changed)
@@ -351,7 +353,7 @@ def _retry_child(claim: Claim, step: PlanStep, decision: Decision, failures: tup
         child_id(claim.run_id, claim.step, "retry"), claim.flow, claim.id, Plan.of([step]), claim.box, key=claim.key,
         cause=f"{claim.run_id}/{claim.step}", parent=claim.run_id, root_id=claim.root_id, inside=bool(claim.key),
         delay=decision.delay, priority=claim.priority, attempt=claim.tries, failures=failures,
-        retry_of=claim.ledger,
+        retry_of=claim.ledger, hold=claim.hold,
     )  # fmt: skip
 
 
