@@ -86,10 +86,16 @@ def check_name(what: str, text: object) -> str:
     return str(text)
 
 
-def _request(bot: Any, run_id: str, flow: str, id: str, content: Box[Any], options: _Options) -> RunRequest:
+def _request(
+    bot: Any, run_id: str, flow: str, id: str, content: Box[Any], options: _Options, *, hold: bool = False
+) -> RunRequest:
     check_name("id", id)
     require(content, f"start({id!r})")
     plan = bot.table.index.plan(flow, id)
+    if hold:
+        from lumia.held import plan_of  # only a live replay needs it
+
+        plan = plan_of(plan, id, hold=hold)
     if flow == "pipe" and not plan.steps:
         bot.log.warning("start(%r): nothing handles this pipeline; the run ends at once", id)
     if content.is_arc:
@@ -163,7 +169,7 @@ def _buffer(step: StepContext, flow: str, id: str, content: Box[Any], options: _
             f"pass detach=True for delays over {MAX_LANE_DELAY:g} s"
         )
     run_id = child_id(claim.run_id, claim.step, step.ordinal())
-    base = _request(step.runtime, run_id, flow, id, content, options)
+    base = _request(step.runtime, run_id, flow, id, content, options, hold=claim.hold)
     if base.arc and options.dedup:
         raise ArcError(
             f"start({id!r}) in {step.step.handler}: whether a run is a duplicate is known at the commit, and by then a "
@@ -177,7 +183,7 @@ def _buffer(step: StepContext, flow: str, id: str, content: Box[Any], options: _
         run_id, flow, id, base.plan, base.box, key=key, dedup=base.dedup, delay=base.delay,
         priority=claim.priority if options.priority is None else options.priority, arc=base.arc,
         cause=f"{claim.run_id}/{claim.step}", parent=claim.run_id, root_id=claim.root_id if attached else run_id,
-        attached=attached, inside=attached and bool(key) and key == claim.key,
+        attached=attached, inside=attached and bool(key) and key == claim.key, hold=claim.hold,
     )  # fmt: skip
     step.starts.append(request)
     if base.arc:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from lumia.context import active
 from lumia.effect_use import KINDS, POLICIES, Use
-from lumia.errors import EffectError
+from lumia.errors import EffectError, HeldError
 from lumia.marks import MAX_NAME, is_name
 from lumia.recording import inside
 
@@ -38,6 +38,10 @@ def effect(
     step = active("lumia.effect()")
     if step is None:
         return call(*args, **kwargs)
+    if kind == "send" and step.claim.hold:
+        from lumia.held import HELD  # only a live replay needs it
+
+        raise HeldError(f"{HELD} (effect {key!r})")
     use = Use(step, key, policy, kind, (args, kwargs))
     if inspect.iscoroutinefunction(call):
         return _awaited(use, call(*args, **kwargs))

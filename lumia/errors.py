@@ -39,6 +39,8 @@
     ├── BlobError
     ├── ExportError            an exported journal is damaged, or can't be written
     ├── WhenError              a text names no moment
+    ├── ReplayError            a replay lacks what it needs, or its code reached for the outside world
+    ├── HeldError              a send was refused, since the run replays a recorded one
     ├── ModelError                 no model of a role answered
     │   └── ModelConfigError       a role can't work as configured: model, key or package
     └── GatewayError               the gateway can't listen on its address
@@ -198,6 +200,14 @@ class ExportError(LumiaError):
 
 class WhenError(LumiaError):
     """A text names no moment; says how one is written."""
+
+
+class ReplayError(LumiaError):
+    """A replay lacks what it needs, or its code reached for the outside world."""
+
+
+class HeldError(LumiaError):
+    """A call of kind `send` was refused, since its run replays a recorded one without `--send`."""
 
 
 class ModelError(LumiaError):

@@ -17,10 +17,11 @@ from lumia.asyncloop import AsyncLoop
 from lumia.box import Box
 from lumia.context import StepContext, executing
 from lumia.dead import DeadLetter, Failure
-from lumia.errors import BoxError, FlowError, StaleClaimError, StoreError
+from lumia.errors import BoxError, FlowError, HeldError, StaleClaimError, StoreError
 from lumia.flow import Decision, Raised, Ran, Skipped, after
 from lumia.ids import child_id
 from lumia.journal import JournalEntry, clean, described
+from lumia.outputs import outputs
 from lumia.ports import Claim, Commit, RunRequest, StepRecord
 from lumia.redaction import cleaned
 from lumia.routes import Plan, PlanStep
@@ -208,6 +209,8 @@ class Executor:
                 raise
             text = f"{context.step.handler} tried to exit the process: {described(error)}"
             return _failed(context, FlowError(text))
+        except HeldError as error:
+            return _Result(Skipped(str(error)), context)
         except BaseException as error:
             return _failed(context, error)
         return _Result(Ran(context.nexted, context.intercepted, context.reason), context, content, changed)
@@ -236,14 +239,16 @@ class Executor:
         outcome = "retry" if decision.action == "retry" else decision.step
         record = StepRecord(step.handler, outcome, reason, ms, claim.attempt)
         children = () if failed else tuple(done.context.starts)
+        box, store = self._wire(claim, done), () if failed else tuple(done.context.writes)
+        entry = self._entry(claim, step, done, record, outputs(box, children, store))
         failures = self._failures(claim, reason) if failed and done.tried else claim.failures
         if decision.retry_child:
             children = (_retry_child(claim, step, decision, failures),)
         return Commit(
-            decision.action, record, self._entry(claim, step, done, record), index=decision.index,
+            decision.action, record, entry, index=decision.index,
             outcome=decision.run, reason=reason, delay=decision.delay,
-            box=self._wire(claim, done), children=children,
-            store=() if failed else tuple(done.context.writes),
+            box=box, children=children,
+            store=store,
             dead=self._dead_letter(claim, decision, done, reason, failures) if decision.dead else None,
             failures=failures if decision.action == "retry" else (),
             fuse=claim.arc or (self._fuses(claim.plan, step, decision) and not done.context.arcs),
@@ -260,13 +265,16 @@ class Executor:
         follower = plan.steps[decision.index]
         return follower.queue == step.queue and not follower.hard and not step.hard
 
-    def _entry(self, claim: Claim, step: PlanStep, done: _Result, record: StepRecord) -> JournalEntry:
+    def _entry(
+        self, claim: Claim, step: PlanStep, done: _Result, record: StepRecord, gave: dict[str, Any]
+    ) -> JournalEntry:
         context = done.context
         detail = dict(cleaned(context.notes, self._bot.redact)[0]) if context.notes else {}
         if context.figures is not None:
             detail |= context.figures
         if context.reads is not None:
             detail |= context.reads.detail(self._bot.redact)
+        detail |= gave
         if done.trace:
             detail["trace"] = done.trace
         if claim.cause:
@@ -345,7 +353,7 @@ def _retry_child(claim: Claim, step: PlanStep, decision: Decision, failures: tup
         child_id(claim.run_id, claim.step, "retry"), claim.flow, claim.id, Plan.of([step]), claim.box, key=claim.key,
         cause=f"{claim.run_id}/{claim.step}", parent=claim.run_id, root_id=claim.root_id, inside=bool(claim.key),
         delay=decision.delay, priority=claim.priority, attempt=claim.tries, failures=failures,
-        retry_of=claim.ledger,
+        retry_of=claim.ledger, hold=claim.hold,
     )  # fmt: skip
 
 

@@ -44,7 +44,7 @@ class Run:
         return Claim(
             request.run_id, self.step, self.token, self.attempt, request.flow, request.id, request.key,
             request.root_id, request.cause, request.priority, request.plan, self.box, retry_of=request.retry_of,
-            arc=request.arc, handbacks=self.handbacks, losses=self.losses, failures=self.failures,
+            arc=request.arc, handbacks=self.handbacks, losses=self.losses, failures=self.failures, hold=request.hold,
         )  # fmt: skip
 
     def opened(self, entry: JournalEntry) -> JournalEntry:

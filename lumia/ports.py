@@ -25,7 +25,8 @@ class RunRequest:
     parent's tree. delay: seconds. dedup: a second start under this text within the window returns the first run.
     inside: runs within the lane its parent holds. attempt: tries already made; failures: how they ended; retry_of: the
     "run/step" whose effects the first step shares, the second those of the step after it, and so on. arc: the Box is a
-    live resource, the run is executed inline by the process that starts it.
+    live resource, the run is executed inline by the process that starts it. hold: it and all it starts reach no chat,
+    see `lumia.held`.
     """
 
     run_id: str
@@ -46,6 +47,7 @@ class RunRequest:
     retry_of: str = ""
     arc: bool = False
     failures: tuple[Failure, ...] = ()
+    hold: bool = False
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,7 @@ class Claim:
     waited: float = 0.0
     losses: int = 0
     failures: tuple[Failure, ...] = ()
+    hold: bool = False
 
     @property
     def shared(self) -> str:

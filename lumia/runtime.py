@@ -149,7 +149,8 @@ class Runtime:
 
     def handler(self, step: PlanStep) -> Loaded | None:
         """Return the handler of a plan's step as loaded here, or None when it was removed."""
-        return self.handlers.get(step.handler)
+        found = self.handlers.get(step.handler)
+        return _held() if found is None and step.handler == "lumia.held" else found
 
     def is_behind(self, step: PlanStep) -> bool:
         """Tell whether the published handler of a plan's step is the one it was planned with, and not loaded here.
@@ -216,6 +217,12 @@ class Runtime:
             if self.plugins is not None:
                 with self.activated():
                     self.plugins.close()
+
+
+def _held() -> Loaded:
+    from lumia import held
+
+    return Loaded(held.HANDLER, held.held, False, "lumia", "")
 
 
 def open_bot(

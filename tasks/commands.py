@@ -14,7 +14,12 @@ import typer
 from lumia import paths
 from lumia.errors import SupervisorError
 from lumia.marks import command
-from tasks import dead_commands, effect_commands, explain_commands  # noqa: F401 (they mark commands of their own)
+from tasks import (  # noqa: F401 (they mark commands of their own)
+    dead_commands,
+    effect_commands,
+    explain_commands,
+    replay_commands,
+)
 from tasks.supervise import client, journal_report, status, up
 from tasks.supervise.folders import Folders
 from tasks.supervise.plan import UpOptions

@@ -171,7 +171,7 @@ class RedisTransport(LedgerPort):
 
     def begin_inline(self, run_id: str) -> Claim:
         """Return the claim of an Arc run that this process has started; the start script took it for us."""
-        names = ("x", "t", "a", "n", "i", "k", "o", "c", "p", "d", "R", "A", "B", "O", "D", "F")
+        names = ("x", "t", "a", "n", "i", "k", "o", "c", "p", "d", "R", "A", "B", "O", "D", "F", "H")
         found = self._asked("hmget", self._key("r", run_id), names)
         return wire.claim([b"claimed", run_id.encode(), *found, b"", b""], self._plan(found[9]))
 

@@ -58,7 +58,8 @@ def run(request: RunRequest, limits: Limits, worker: str, *, with_plan: bool) ->
         "a": request.attempt or "", "h": first.handler if first else "",
         "l": first.queue if first and first.queue != DEFAULT_QUEUE else "",
         "m": _hard(first, limits) if first else "", "to": timeout_ms(first, limits) if first else "",
-        "R": request.retry_of, "A": "1" if request.arc else "", "L": "i" if request.inside else "",
+        "R": request.retry_of, "A": "1" if request.arc else "", "H": "1" if request.hold else "",
+        "L": "i" if request.inside else "",
         "w": worker if request.arc else "", "dl": _ms(request.delay) or "", "dd": request.dedup, "j": entry.dump(),
         "je": ended.dump() if first is None else "", "F": failures_text(request.failures) if request.failures else "",
     }  # fmt: skip
@@ -132,10 +133,10 @@ def parse_failures(text: str) -> tuple[Failure, ...]:
 def claim(reply: Sequence[bytes], plan: Plan) -> Claim:
     """Return the claim of a script's reply, see `fields` in lib.lua."""
     (run_id, step, token, attempt, flow, id_, key, root, cause, priority, _, retry_of, arc, handbacks, overdue, losses,
-     failures, waited, box) = ((item or b"").decode() for item in reply[1:])  # fmt: skip
+     failures, hold, waited, box) = ((item or b"").decode() for item in reply[1:])  # fmt: skip
     return Claim(
         run_id, int(step or 0), int(token), int(attempt), flow or PIPE, id_, key, root or run_id, cause,
         int(priority or NORMAL), plan, box, retry_of=retry_of, arc=arc == "1", handbacks=int(handbacks or 0),
         overdue=int(overdue or 0), waited=int(waited or 0) / 1000,
-        losses=int(losses or 0), failures=parse_failures(failures),
+        losses=int(losses or 0), failures=parse_failures(failures), hold=hold == "1",
     )  # fmt: skip
