@@ -31,7 +31,7 @@ def main(runs: int) -> int:
     """Print the figures; returns 1 when a replay differs."""
     plugins = (base() / "handlers" / "heartflow", base() / "plugins" / "hello")
     with Bot(*plugins) as bot, tempfile.TemporaryDirectory() as folder:
-        bot.transport.limits = dataclasses.replace(bot.transport.limits, journal_entries=10**7)
+        bot.transport.limits = dataclasses.replace(bot.transport.limits, journal_bytes=10**10)
         file = Path(folder) / "recorded.jsonl.gz"
         _timed("recorded", lambda: _record(bot, runs // 2), runs)
         _write(bot, file)
