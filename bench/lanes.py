@@ -22,7 +22,7 @@ from tests.support.servers import Server
 
 SIZES = (1, 100, 10_000, 100_000)
 AT_ONCE = 200
-KINDS_OF_KEYS = ("lh:", "lane:", "ia:", "iq:")
+KINDS_OF_KEYS = ("lanes", "lane:", "bursts", "ia:", "iq:")
 
 
 @dataclass

@@ -9,12 +9,13 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from lumia import config, context, runs, system, utils, web
+from lumia import config, context, lanes, runs, system, utils, web
 from lumia.box import Box
 from lumia.bus import cron, event, pipe
 from lumia.context import annotate
 from lumia.effects import effect
 from lumia.errors import LumiaError
+from lumia.lanes import Rate, limit
 from lumia.marks import Retry, command
 from lumia.recording import recorded
 from lumia.store import Store
@@ -30,6 +31,7 @@ store = Store()
 __all__ = [
     "Box",
     "LumiaError",
+    "Rate",
     "Retry",
     "__version__",
     "annotate",
@@ -42,6 +44,8 @@ __all__ = [
     "errors",
     "event",
     "gateway",
+    "lanes",
+    "limit",
     "models",
     "payloads",
     "pipe",

@@ -3,6 +3,7 @@
 The wire (spec §3.2, DESIGN §7) is one line of compact JSON::
 
     {"j":<value>,"m":{…}}                                               plain JSON; "m" (meta) only when not empty
+    {"c":[<plain Box>,<plain Box>,…]}                                   a burst: one Box with the list of all contents
     {"d":"<base64>","t":"module.qualname","g":"…","m":{…},"s":"<hex>"}  dill bytes; "g" only for a plugin's class
 
 "s" is HMAC-SHA256 with the bot's secret over everything before it, and is checked before anything is parsed. The plain
@@ -29,6 +30,7 @@ GENERATION = "__lumia_generation__"
 """Attribute of a plugin's module or package that tells its generation; a new one makes instances made before stale."""
 
 _DEPTH = 200
+_BURST = '{"c":['
 _WIDE = 10**600  # Python may refuse to read integers of more than 640 digits from text
 _DOMAIN = b"lumia.box.dill.v1\0"
 _SEAL = ',"s":"'
@@ -193,15 +195,30 @@ def read(wire: str, secret: bytes) -> tuple[Content, dict[str, Any]]:
     Raises `BoxSignatureError` for dill without this bot's signature and for anything that isn't a Box, `BoxError` for a
     damaged plain one.
     """
-    if not wire.startswith('{"j":'):
+    if not wire.startswith(('{"j":', _BURST)):
         return _read_sealed(wire, secret)
     try:
+        if wire.startswith(_BURST):
+            return _read_burst(wire)
         value, end = _decoder.raw_decode(wire, 5)
         meta = _read_meta(wire, end)
     except (ValueError, RecursionError) as error:
         raise BoxError(f"a Box was stored as {len(wire)} characters that can't be read back: {error}") from error
     content = JsonContent(wire[5:end]) if type(value) in (dict, list) else JsonContent(wire[5:end], value)
     return content, meta
+
+
+def burst(first: str, *more: str) -> str:
+    """Return the wire text of the Box that a burst of plain Boxes makes: the list of their contents, in order.
+
+    Their meta is merged, a later Box wins.
+    """
+    return _BURST + ",".join((first, *more)) + "]}"
+
+
+def joined(collected: str, wire: str) -> str:
+    """Return the wire text of a burst with one more Box."""
+    return f"{collected[:-2]},{wire}]}}"
 
 
 def write_meta(meta: dict[str, Any] | None) -> str:
@@ -299,6 +316,26 @@ def _read_meta(wire: str, end: int) -> dict[str, Any]:
     if type(meta) is not dict or wire[end:] != "}":
         raise ValueError("meta is damaged")
     return meta
+
+
+def _read_burst(wire: str) -> tuple[JsonContent, dict[str, Any]]:
+    parts: list[str] = []
+    meta: dict[str, Any] = {}
+    at = len(_BURST)
+    while wire[at - 1] != "]":
+        if not wire.startswith('{"j":', at):
+            raise ValueError("a part of a burst is damaged")
+        _, end = _decoder.raw_decode(wire, at + 5)
+        parts.append(wire[at + 5 : end])
+        if wire.startswith(',"m":', end):
+            carried, end = _decoder.raw_decode(wire, end + 5)
+            meta.update(carried)
+        if wire[end : end + 2] not in ("},", "}]"):
+            raise ValueError("a part of a burst is damaged")
+        at = end + 2
+    if wire[at:] != "}" or not parts:
+        raise ValueError("a burst is damaged")
+    return JsonContent(f"[{','.join(parts)}]"), meta
 
 
 def _read_sealed(wire: str, secret: bytes) -> tuple[DillContent, dict[str, Any]]:

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from lumia.box import Box, require
 from lumia.context import StepContext, active
-from lumia.errors import ArcError, LaneError, PayloadError, StaleRoutesError
+from lumia.errors import ArcError, BoxError, LaneError, PayloadError, StaleRoutesError
 from lumia.ids import child_id
+from lumia.lanes import LaneOptions, Rate
+from lumia.lanes import options as lane_options
 from lumia.marks import DEFAULT_QUEUE, MAX_NAME, NORMAL, PRIORITIES, Function, Mark, Retry, is_name, is_seconds, marker
 
 if TYPE_CHECKING:
@@ -45,6 +47,13 @@ class _Flow:
         delay: float = 0.0,
         priority: int | None = None,
         also: Sequence[tuple[str, Box[Any]]] = (),
+        cap: int | None = None,
+        overflow: str = "reject",
+        max_age: float = 0.0,
+        stale: str = "drop",
+        collect: float = 0.0,
+        max_wait: float = 0.0,
+        rate: Rate | None = None,
     ) -> str:
         """Start a run and return its id.
 
@@ -55,11 +64,18 @@ class _Flow:
         this text within the window returns the first run. detach: the run does not belong to this one's tree. delay:
         seconds. priority: 0 urgent, 3 normal, 6 low, 9 bulk. also: events accepted in the same atomic step.
 
+        cap, overflow: how many runs may wait in the lane, and what happens to one too many. max_age, stale: seconds a
+        run may wait for its turn, and what happens then. collect, max_wait: seconds in which a burst is collected into
+        one run. rate: how often such a run may be started. See docs/lanes.md and `lumia.lanes.LaneOptions`.
+
         Raises `BoxError` for content that is no Box, `PayloadError` for a malformed id or key, `LaneError` when an
         attached child asks for another lane, `ArcError` for a live resource whose run can't be executed here and now,
-        `BackendUnavailableError` when nothing could be accepted.
+        `BackendUnavailableError` when nothing could be accepted, `LaneFullError` and `RateLimitedError` where that is
+        the declared policy (in a handler they fail the step, which is tried again).
         """
-        options = _Options(key, dedup, detach, delay, priority)
+        lane = lane_options(cap=cap, overflow=overflow, max_age=max_age, stale=stale, collect=collect,
+                            max_wait=max_wait)  # fmt: skip
+        options = _Options(key, dedup, detach, delay, priority, lane, rate)
         step = active("start()")
         if step is not None:
             return _start_in_step(step, self._flow, id, content, options, also)
@@ -67,7 +83,10 @@ class _Flow:
 
 
 class _Options:
-    def __init__(self, key: str | None, dedup: str | None, detach: bool, delay: float, priority: int | None) -> None:
+    def __init__(
+        self, key: str | None, dedup: str | None, detach: bool, delay: float, priority: int | None,
+        lane: LaneOptions | None = None, rate: Rate | None = None,
+    ) -> None:  # fmt: skip
         for what, text in (("key", key), ("dedup", dedup)):
             if text not in (None, ""):
                 check_name(what, text)
@@ -75,7 +94,12 @@ class _Options:
             raise PayloadError(f"delay is seconds from 0 up, got {delay!r}")
         if priority is not None and (isinstance(priority, bool) or priority not in PRIORITIES):
             raise PayloadError(f"priority is one of {PRIORITIES} (0 is served first), got {priority!r}")
+        if rate is not None and not isinstance(rate, Rate):
+            raise PayloadError(f"rate is a lumia.Rate, as lumia.Rate(20, per=60), got {rate!r}")
+        if delay and (rate is not None or (lane is not None and lane.collect)):
+            raise PayloadError("a run has a delay, or waits for its rate or for the end of its burst: leave one out")
         self.key, self.dedup, self.detach, self.delay, self.priority = key, dedup or "", detach, delay, priority
+        self.lane, self.rate = lane, rate
 
 
 def check_name(what: str, text: object) -> str:
@@ -100,14 +124,26 @@ def _request(
         bot.log.warning("start(%r): nothing handles this pipeline; the run ends at once", id)
     if content.is_arc:
         _check_inline(bot, id, plan, options)
+    if options.lane is not None:
+        _check_lane(id, content, options.lane, options.key)
     wire = "" if content.is_arc else content.dump(bot.secret)
     from lumia.ports import RunRequest  # see lumia.store
 
     return RunRequest(
         run_id, flow, id, plan, wire, key="" if content.is_arc else options.key or "", dedup=options.dedup,
         delay=options.delay, priority=NORMAL if options.priority is None else options.priority,
-        root_id=run_id, attached=False, arc=content.is_arc and bool(plan.steps),
+        root_id=run_id, attached=False, arc=content.is_arc and bool(plan.steps), lane=options.lane, rate=options.rate,
     )  # fmt: skip
+
+
+def _check_lane(id: str, content: Box[Any], lane: LaneOptions, key: str | None) -> None:
+    if not key and (lane.cap is not None or lane.collect):
+        raise PayloadError(f"start({id!r}): cap and collect are about a lane; name it with key=")
+    if lane.collect and content.transport != "json":
+        raise BoxError(
+            f"start({id!r}): a burst is collected into one list, so its Boxes hold JSON values; this one holds a "
+            f"{content.inner_type().__qualname__}: box plain values, or leave out collect"
+        )
 
 
 def _check_inline(bot: Any, id: str, plan: Plan, options: _Options) -> None:
@@ -119,6 +155,8 @@ def _check_inline(bot: Any, id: str, plan: Plan, options: _Options) -> None:
         raise ArcError(f"start({id!r}): a live resource can't leave its process, so it can't reach {why}")
     if options.delay > 0:
         raise ArcError(f"start({id!r}): a live resource can't wait, its run is executed here and now; leave out delay")
+    if options.rate is not None or options.lane is not None:
+        raise ArcError(f"start({id!r}): a live resource can't wait for a lane or a rate; leave these options out")
 
 
 def _start_now(flow: str, id: str, content: Box[Any], options: _Options, also: Sequence[tuple[str, Box[Any]]]) -> str:
@@ -168,6 +206,8 @@ def _buffer(step: StepContext, flow: str, id: str, content: Box[Any], options: _
             f"{step.step.handler} starts {id!r} in {options.delay:g} s, and its lane {claim.key!r} would wait for it; "
             f"pass detach=True for delays over {MAX_LANE_DELAY:g} s"
         )
+    _check_apart(step, id, options)
+    options.key = options.key or claim.key
     run_id = child_id(claim.run_id, claim.step, step.ordinal())
     base = _request(step.runtime, run_id, flow, id, content, options, hold=claim.hold)
     if base.arc and options.dedup:
@@ -176,19 +216,29 @@ def _buffer(step: StepContext, flow: str, id: str, content: Box[Any], options: _
             "live resource has to be executed; leave out dedup"
         )
     attached = not options.detach
-    key = "" if base.arc else options.key or claim.key
     from lumia.ports import RunRequest  # see lumia.store
 
     request = RunRequest(
-        run_id, flow, id, base.plan, base.box, key=key, dedup=base.dedup, delay=base.delay,
+        run_id, flow, id, base.plan, base.box, key=base.key, dedup=base.dedup, delay=base.delay,
         priority=claim.priority if options.priority is None else options.priority, arc=base.arc,
         cause=f"{claim.run_id}/{claim.step}", parent=claim.run_id, root_id=claim.root_id if attached else run_id,
-        attached=attached, inside=attached and bool(key) and key == claim.key, hold=claim.hold,
+        attached=attached, inside=attached and bool(base.key) and base.key == claim.key, hold=claim.hold,
+        lane=base.lane, rate=base.rate,
     )  # fmt: skip
     step.starts.append(request)
     if base.arc:
         step.arcs[run_id] = content.clone()
     return run_id
+
+
+def _check_apart(step: StepContext, id: str, options: _Options) -> None:
+    """Refuse an attached child that would keep its tree, and so the lane, waiting for others."""
+    within = bool(step.claim.key) and (options.rate is not None or options.lane is not None)
+    if not options.detach and (within or (options.lane is not None and options.lane.collect)):
+        raise LaneError(
+            f"{step.step.handler} starts {id!r} as a part of its own run, where it doesn't wait for a lane or a burst; "
+            "pass detach=True, or leave out rate and the options of the lane"
+        )
 
 
 class Pipe(_Flow):

@@ -29,6 +29,9 @@
     │   ├── BackendUnavailableError  the broker or store can't be reached
     │   ├── UnknownRunError
     │   ├── LaneError              a key was used in a way that could dead-lock
+    │   ├── BusyLaneError          a run was refused for now: try again later
+    │   │   ├── LaneFullError      as many runs wait in the lane as its cap allows
+    │   │   └── RateLimitedError   more runs were started than the rate allows
     │   ├── StaleClaimError        the step was taken over by another worker
     │   ├── StaleRoutesError       a newer route table was published
     │   ├── DeadLetterError        no such dead letter, or it can't be retried
@@ -160,6 +163,22 @@ class UnknownRunError(TransportError):
 
 class LaneError(TransportError):
     """An attached child asked for another lane than the one its run holds."""
+
+
+class BusyLaneError(TransportError):
+    """A run was refused for now and nothing was accepted; `wait`: seconds after which trying again makes sense."""
+
+    def __init__(self, message: str, *, wait: float = 1.0) -> None:
+        super().__init__(message)
+        self.wait = wait
+
+
+class LaneFullError(BusyLaneError):
+    """As many runs wait in the lane as the start's cap allows, and its overflow policy is `reject`."""
+
+
+class RateLimitedError(BusyLaneError):
+    """More runs were started than the start's rate allows, and its policy is `reject`."""
 
 
 class StaleClaimError(TransportError):

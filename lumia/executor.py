@@ -17,7 +17,7 @@ from lumia.asyncloop import AsyncLoop
 from lumia.box import Box
 from lumia.context import StepContext, executing
 from lumia.dead import DeadLetter, Failure
-from lumia.errors import BoxError, FlowError, HeldError, StaleClaimError, StoreError
+from lumia.errors import BoxError, BusyLaneError, FlowError, HeldError, StaleClaimError, StoreError
 from lumia.flow import Decision, Raised, Ran, Skipped, after
 from lumia.ids import child_id
 from lumia.journal import JournalEntry, clean, described
@@ -224,7 +224,7 @@ class Executor:
     def _commit(self, claim: Claim, step: PlanStep, done: _Result, seconds: float, batch: bool) -> Claim | None:
         try:
             return self._bot.transport.commit(claim, self._build(claim, step, done, seconds, batch))
-        except (BoxError, StoreError) as error:
+        except (BoxError, StoreError, BusyLaneError) as error:
             failed = _failed(done.context, error)
             done.result, done.trace = failed.result, self._shown(failed.trace)
             return self._bot.transport.commit(claim, self._build(claim, step, done, seconds, batch))
@@ -253,6 +253,7 @@ class Executor:
             failures=failures if decision.action == "retry" else (),
             fuse=claim.arc or (self._fuses(claim.plan, step, decision) and not done.context.arcs),
             batch=batch and not claim.arc and not failed and not step.hard and not done.context.arcs,
+            release=decision.action == "retry" and step.retry.lane == "release",
         )  # fmt: skip
 
     def _wire(self, claim: Claim, done: _Result) -> str | None:
@@ -279,6 +280,8 @@ class Executor:
             detail["trace"] = done.trace
         if claim.cause:
             detail["cause"] = claim.cause
+        if claim.stale:
+            detail["stale"] = round(claim.stale, 3)
         if claim.waited:
             detail["queued"] = round(claim.waited * 1000, 3)
         return JournalEntry(
@@ -349,9 +352,12 @@ def _behind(step: PlanStep) -> str:
 
 
 def _retry_child(claim: Claim, step: PlanStep, decision: Decision, failures: tuple[Failure, ...]) -> RunRequest:
+    # The lane is held for the tree, so a retry that lets go of it can't be part of that.
+    released = bool(claim.key) and step.retry.lane == "release"
     return RunRequest(
         child_id(claim.run_id, claim.step, "retry"), claim.flow, claim.id, Plan.of([step]), claim.box, key=claim.key,
-        cause=f"{claim.run_id}/{claim.step}", parent=claim.run_id, root_id=claim.root_id, inside=bool(claim.key),
+        cause=f"{claim.run_id}/{claim.step}", parent=claim.run_id, root_id=claim.root_id,
+        inside=bool(claim.key) and not released, attached=not released, returning=released,
         delay=decision.delay, priority=claim.priority, attempt=claim.tries, failures=failures,
         retry_of=claim.ledger, hold=claim.hold,
     )  # fmt: skip

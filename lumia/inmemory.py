@@ -9,17 +9,21 @@ import heapq
 import itertools
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from lumia.boxwire import burst
 from lumia.dead import MAX_LETTERS, DeadFilter, DeadLetter
 from lumia.errors import PayloadError, RunTimeoutError, StaleClaimError, StaleRoutesError, UnknownRunError
 from lumia.history import MemoryHistory
 from lumia.inmemory_effects import Ledger, LedgerPort
+from lumia.inmemory_lanes import Lanes
+from lumia.inmemory_ready import Ready
 from lumia.inmemory_run import Run
 from lumia.inmemory_store import Values
 from lumia.journal import JournalEntry, clean
+from lumia.lanes import LaneReport, Rate, Verdict
 from lumia.ports import (
     ANY,
     Claim,
@@ -51,12 +55,10 @@ class InMemoryTransport(LedgerPort):
         self._changed = threading.Condition(threading.RLock())
         self._runs: dict[str, Run] = {}
         self._finished: deque[str] = deque()
-        self._ready: dict[str, list[tuple[int, int, str]]] = {}
+        self._joined: dict[str, str] = {}
+        self._ready = Ready()
         self._delayed: list[tuple[float, int, str]] = []
-        self._lanes: dict[str, deque[str]] = {}
-        self._holders: dict[str, str] = {}
-        self._inner: dict[str, deque[str]] = {}
-        self._inner_active: dict[str, str] = {}
+        self._lanes = Lanes(self, self._runs)
         self._dedup: dict[str, tuple[str, float]] = {}
         self._effects = Ledger(self._is_live, self._log)
         self._values = Values(self.clock)
@@ -79,28 +81,49 @@ class InMemoryTransport(LedgerPort):
             first = requests[0]
             known = self._known(first)
             if known is not None:
-                return [Started(known, known != first.run_id), *(Started(r.run_id) for r in requests[1:])]
-            for request in requests:
-                self._begin(request)
+                joined = first.run_id in self._joined
+                started = Started(known, known != first.run_id and not joined, joined)
+                return [started, *(Started(r.run_id) for r in requests[1:])]
+            self._refuse(requests)
+            answer = [self._begin(request) for request in requests]
             self._changed.notify_all()
-            return [Started(request.run_id) for request in requests]
+            return answer
+
+    def _refuse(self, requests: Sequence[RunRequest]) -> None:
+        if any(request.lane or request.rate for request in requests):
+            self._move()  # so that nothing overtakes what is due
+            self._lanes.refuse([request for request in requests if self._known(request) is None])
 
     def _known(self, request: RunRequest) -> str | None:
+        """Return the run that serves a request already."""
         if request.run_id in self._runs:
             return request.run_id
-        if not request.dedup:
-            return None
+        if request.run_id in self._joined:
+            return self._joined[request.run_id]
         now = self.clock.monotonic()
         while self._dedup and next(iter(self._dedup.values()))[1] <= now:
             del self._dedup[next(iter(self._dedup))]
-        run_id, until = self._dedup.get(request.dedup, ("", now))
-        if until > now:
-            return run_id
-        self._dedup[request.dedup] = (request.run_id, now + self.limits.dedup_window)
-        return None
+        run_id, until = self._dedup.get(request.dedup, (None, now))
+        return run_id if until > now else None
 
-    def _begin(self, request: RunRequest) -> None:
-        run = Run(request, request.box, self.clock.now(), attempt=request.attempt, failures=request.failures)
+    def _begin(self, request: RunRequest, cancelled: str = "") -> Started:
+        host = self._lanes.join(request)
+        run_id = host.request.run_id if host else request.run_id
+        if request.dedup:
+            self._dedup[request.dedup] = (run_id, self.clock.monotonic() + self.limits.dedup_window)
+        if host is None:
+            self._open(request, cancelled)
+            return Started(run_id)
+        self._joined[request.run_id] = run_id
+        detail = {"by": request.run_id, "n": len(host.guests)} | ({"source": request.cause} if request.cause else {})
+        self._note("join", host, detail=detail)
+        return Started(run_id, joined=True)
+
+    def _open(self, request: RunRequest, cancelled: str) -> None:
+        run = Run(request, request.box, self.clock.now(), attempt=request.attempt, failures=request.failures,
+                  returning=request.returning)  # fmt: skip
+        if request.lane is not None and request.lane.collect:
+            run.box = run.began_with = burst(request.box)
         self._runs[request.run_id] = run
         parent = self._runs.get(request.parent)
         if parent is not None:
@@ -113,60 +136,40 @@ class InMemoryTransport(LedgerPort):
             self._end(run, "done", "no handler")
         elif request.arc:
             run.state = "claimed"
-        elif request.delay > 0:
-            self._postpone(run, request.delay)
+        elif cancelled and request.attached:
+            self._end(run, "cancelled", cancelled)
         else:
-            self._enter(run)
+            self._admit(run)
 
-    def _enter(self, run: Run) -> None:
-        key = run.request.key
-        if not key or run.holds:
-            self._push(run)
+    def _admit(self, run: Run) -> None:
+        """Let a fresh run wait for what it asked for, and then for its lane."""
+        request = run.request
+        wait, dropped = self._lanes.reserve(request)
+        if dropped:
+            self._end(run, "stopped", dropped)
             return
-        if run.request.inside:
-            self._enter_inside(run, key)
-            return
-        if key in self._holders:
-            run.state = "waiting"
-            self._lanes.setdefault(key, deque()).append(run.request.run_id)
-            return
-        self._holders[key] = run.request.run_id
-        run.holds = True
-        self._push(run)
+        delay = max(wait, request.delay)
+        if request.lane is not None and request.lane.collect:
+            delay = max(delay, self._lanes.collect(run))
+            run.slot = self.clock.monotonic() + wait
+        if delay > 0:
+            self._postpone(run, delay)
+        else:
+            self._lanes.enter(run)
 
-    def _enter_inside(self, run: Run, key: str) -> None:
-        if self._inner_active.get(key, run.request.run_id) != run.request.run_id:
-            run.state = "waiting"
-            self._inner.setdefault(key, deque()).append(run.request.run_id)
-            return
-        self._inner_active[key] = run.request.run_id
-        self._push(run)
-
-    def _step_aside(self, run: Run) -> None:
-        """Let the next child of the lane's tree run: they run one at a time, in the order they were started."""
-        key = run.request.key
-        if not run.request.inside or self._inner_active.get(key) != run.request.run_id:
-            return
-        del self._inner_active[key]
-        waiting = self._inner.get(key)
-        while waiting:
-            sibling = self._runs.get(waiting.popleft())
-            if sibling is not None and sibling.state == "waiting":
-                self._enter_inside(sibling, key)
-                break
-        if not waiting:
-            self._inner.pop(key, None)
-
-    def _push(self, run: Run) -> None:
+    def push(self, run: Run) -> None:
+        """Make the run's next step ready to be claimed (for `Lanes`)."""
         run.state = "queued"
         queue = run.request.plan.steps[run.step].queue
-        heapq.heappush(
-            self._ready.setdefault(queue, []), (run.request.priority, next(self._counter), run.request.run_id)
-        )
+        self._ready.push(queue, run.request.priority, run.request.run_id, self.clock.monotonic())
+
+    def drop(self, run: Run, outcome: str, reason: str) -> None:
+        """End a run that nobody executes (for `Lanes`)."""
+        self._end(run, outcome, reason)
 
     def _postpone(self, run: Run, delay: float) -> None:
-        run.state = "delayed"
-        heapq.heappush(self._delayed, (self.clock.monotonic() + delay, next(self._counter), run.request.run_id))
+        run.state, run.due = "delayed", self.clock.monotonic() + delay
+        heapq.heappush(self._delayed, (run.due, next(self._counter), run.request.run_id))
 
     # --- executing
 
@@ -174,12 +177,10 @@ class InMemoryTransport(LedgerPort):
         """Claim the next waiting step of `queue` (any queue when None), or return None."""
         with self._changed:
             self._move()
-            names = [queue] if queue else sorted(self._ready, key=lambda name: self._ready[name][:1] or [(99, 0, "")])
-            for name in names:
-                while self._ready.get(name):
-                    run = self._runs.get(heapq.heappop(self._ready[name])[2])
-                    if run is not None and run.state == "queued":
-                        return self._claim(run)
+            while run_id := self._ready.pop(queue, self.clock.monotonic(), self.limits.ageing):
+                run = self._runs.get(run_id)
+                if run is not None and run.state == "queued" and not self._lanes.drop_stale(run):
+                    return self._claim(run)
             return None
 
     def next_due(self) -> float | None:
@@ -189,9 +190,14 @@ class InMemoryTransport(LedgerPort):
 
     def _move(self) -> None:
         while self._delayed and self._delayed[0][0] <= self.clock.monotonic():
-            run = self._runs.get(heapq.heappop(self._delayed)[2])
-            if run is not None and run.state == "delayed":
-                self._enter(run)
+            due, number, run_id = heapq.heappop(self._delayed)
+            run = self._runs.get(run_id)
+            if run is None or run.state != "delayed":
+                continue
+            if run.due > due:  # its burst has grown since
+                heapq.heappush(self._delayed, (run.due, number, run_id))
+            else:
+                self._lanes.enter(run)
 
     def _claim(self, run: Run) -> Claim:
         run.state = "claimed"
@@ -214,6 +220,7 @@ class InMemoryTransport(LedgerPort):
             if run.state != "claimed" or run.token != claim.token or run.step != claim.step:
                 raise StaleClaimError(f"run {claim.run_id}, step {claim.step}: taken over by another worker")
             self._values.check(commit.store)
+            self._refuse(commit.children)
             answer = self._apply(run, claim, commit)
             run.last = (mark, answer)
             self._changed.notify_all()
@@ -231,20 +238,20 @@ class InMemoryTransport(LedgerPort):
             self._dead.append(commit.dead)
             self._log(_dead_entry(claim, commit.dead))
         for child in commit.children:
-            if child.run_id not in self._runs and self._known(child) is None:
-                self._begin(child)
+            if self._known(child) is None:
+                self._begin(child, run.cancelled)
         return self._follow(run, commit)
 
     def _follow(self, run: Run, commit: Commit) -> Claim | None:
         queue = run.request.plan.steps[run.step].queue
-        if run.cancelled and commit.action != "end":
+        if run.cancelled and (commit.action != "end" or commit.dead is None):
             self._end(run, "cancelled", run.cancelled)
         elif commit.action == "next":
             run.step, run.attempt, run.handbacks, run.losses, run.failures = commit.index, 0, 0, 0, ()
             if commit.fuse:
                 run.attempt = 1
                 return run.claim()
-            self._push(run)
+            self.push(run)
         elif commit.action in ("retry", "handback"):
             run.failures = commit.failures or run.failures
             return self._again(run, commit)
@@ -258,13 +265,16 @@ class InMemoryTransport(LedgerPort):
             run.handbacks += 1
         if run.request.arc:
             return self._claim(run)
+        if commit.release:
+            self._lanes.let_go(run)
         self._postpone(run, commit.delay)
         return None
 
     def _end(self, run: Run, outcome: str, reason: str) -> None:
+        self._lanes.forget(run)
         run.state, run.outcome, run.reason, run.ended = "ended", outcome, reason, self.clock.now()
         self._note("end", run, outcome=outcome, reason=reason)
-        self._step_aside(run)
+        self._lanes.step_aside(run)
         self._leave(run)
 
     def _leave(self, run: Run | None) -> None:
@@ -274,23 +284,9 @@ class InMemoryTransport(LedgerPort):
                 return
             run.state = "finished"
             run.ended = max(run.ended, self.clock.now())
-            self._release(run)
+            self._lanes.release(run)
             self._forget(run.request.run_id)
             run = self._runs.get(run.request.parent) if run.request.attached else None
-
-    def _release(self, run: Run) -> None:
-        if not run.holds:
-            return
-        key = run.request.key
-        del self._holders[key]
-        waiting = self._lanes.get(key)
-        while waiting:
-            follower = self._runs.get(waiting.popleft())
-            if follower is not None and follower.state == "waiting":
-                self._enter(follower)
-                break
-        if not waiting:
-            self._lanes.pop(key, None)
 
     def _forget(self, run_id: str) -> None:
         self._finished.append(run_id)
@@ -298,6 +294,8 @@ class InMemoryTransport(LedgerPort):
         while len(self._finished) > MAX_FINISHED or self._runs[self._finished[0]].ended < oldest:
             gone = self._finished.popleft()
             self._effects.forget(gone)
+            for guest in self._runs[gone].guests:
+                self._joined.pop(guest, None)
             del self._runs[gone]
 
     # --- asking
@@ -311,7 +309,7 @@ class InMemoryTransport(LedgerPort):
     def lane_holder(self, key: str) -> str:
         """Return the run whose tree is served in a lane, "" when none is."""
         with self._changed:
-            return self._holders.get(key, "")
+            return self._lanes.holder(key)
 
     def wait(self, run_id: str, timeout: float) -> RunRecord:
         """Wait until a run's tree has finished."""
@@ -325,18 +323,39 @@ class InMemoryTransport(LedgerPort):
             return run.record()
 
     def cancel(self, run_id: str, reason: str) -> bool:
-        """End a run as cancelled at its next commit or at once; False when it had ended."""
+        """End a run and its attached children as cancelled, at their next commit or at once."""
         with self._changed:
-            run = self._found(run_id)
-            if run.state in ("ended", "finished"):
-                return False
-            why = clean(reason) or "cancelled"
-            if run.state == "claimed":
-                run.cancelled = why
-            else:
-                self._end(run, "cancelled", why)
+            self._found(run_id)
+            tree = list(self._tree(run_id))
+            for run in tree:
+                self._cancel(run, clean(reason) or "cancelled")
             self._changed.notify_all()
-            return True
+            return bool(tree)
+
+    def _tree(self, run_id: str) -> Iterator[Run]:
+        """Yield what has not ended of a run's tree, the youngest first: none gets its turn because another has left."""
+        run = self._runs[run_id]
+        for child in reversed(run.children):
+            if child in self._runs and self._runs[child].request.attached:
+                yield from self._tree(child)
+        if run.state not in ("ended", "finished"):
+            yield run
+
+    def _cancel(self, run: Run, reason: str) -> None:
+        if run.state == "claimed":
+            run.cancelled = reason
+        else:
+            self._end(run, "cancelled", reason)
+
+    def lanes(self, pattern: str = "*", limit: int = 1000) -> LaneReport:
+        """Return the lanes that are not idle and whose key matches, and the totals of all."""
+        with self._changed:
+            return self._lanes.report(pattern, limit)
+
+    def limit(self, name: str, rate: Rate) -> Verdict:
+        """Count one more under `name` if `rate` allows it now."""
+        with self._changed:
+            return self._lanes.limit(name, rate)
 
     def _is_live(self, run_id: str, step: int, token: int) -> bool:
         run = self._runs.get(run_id)
@@ -363,7 +382,7 @@ class InMemoryTransport(LedgerPort):
         named = (kind, request.run_id, request.root_id, request.id, request.key)
         flow = request.flow if kind == "start" else ""
         entry = JournalEntry(*named, outcome=outcome, reason=reason, detail=detail or {}, flow=flow)
-        self._log(entry if kind == "start" else run.opened(entry))
+        self._log(entry if kind in ("start", "join") else run.opened(entry))
 
     def _log(self, entry: JournalEntry) -> None:
         self._journal.append(replace(entry, cursor=str(next(self._counter)), time=self.clock.now()))

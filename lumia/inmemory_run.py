@@ -15,6 +15,9 @@ class Run:
 
     pending: 1 for its own steps, and 1 for each attached child that has not finished. holds: it is the one in its lane.
     last: (step, token) of the last commit, and the answer it was given. unopened: no entry has told its first Box yet.
+    due: when it goes on if it is delayed. began_with: its first Box, with what has joined its burst; guests: the
+    requests that did; burst_end: when nothing may join any more, 0 for no burst; slot: when its rate allows it.
+    returning: it comes back to the front of its lane. stale: seconds over its max_age.
     """
 
     request: RunRequest
@@ -37,6 +40,13 @@ class Run:
     children: list[str] = field(default_factory=list)
     last: tuple[tuple[int, int], Claim | None] | None = None
     unopened: bool = True
+    due: float = 0.0
+    began_with: str = ""
+    guests: set[str] = field(default_factory=set)
+    burst_end: float = 0.0
+    slot: float = 0.0
+    returning: bool = False
+    stale: float = 0.0
 
     def claim(self) -> Claim:
         """Return the claim of its current step."""
@@ -45,12 +55,13 @@ class Run:
             request.run_id, self.step, self.token, self.attempt, request.flow, request.id, request.key,
             request.root_id, request.cause, request.priority, request.plan, self.box, retry_of=request.retry_of,
             arc=request.arc, handbacks=self.handbacks, losses=self.losses, failures=self.failures, hold=request.hold,
+            stale=self.stale,
         )  # fmt: skip
 
     def opened(self, entry: JournalEntry) -> JournalEntry:
         """Return an entry about this run, with the Box the run began with if it is the first one after the start."""
         first, self.unopened = self.unopened, False
-        box = self.request.box
+        box = self.began_with or self.request.box
         return replace(entry, detail={**entry.detail, "box": box}) if first and box else entry
 
     def record(self) -> RunRecord:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-KINDS = ("start", "step", "end", "effect", "dead")
+KINDS = ("start", "join", "step", "end", "effect", "dead")
 MAX_REASON = 500
 _WIRE = {
     "kind": "n",
@@ -57,9 +57,10 @@ def described(error: BaseException) -> str:
 class JournalEntry:
     """One thing that happened.
 
-    kind: start, step, end, effect or dead. cursor: position in the journal. time: seconds since 1970. ms: duration in
-    milliseconds. step: index in the plan, from 0. detail: whatever else is known (cause, box, error, effect, notes).
-    flow: of a start, pipe or event.
+    kind: start, join (a message that a waiting run took in), step, end, effect or dead. cursor: position in the
+    journal. time: seconds since 1970. ms: duration in milliseconds. step: index in the plan, from 0. detail: whatever
+    else is known (cause, box, error, effect, notes). flow: of a start, pipe or
+    event.
     """
 
     kind: str

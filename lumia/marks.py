@@ -48,12 +48,14 @@ class Retry:
     """How often and how soon a failing step is tried again.
 
     attempts: tries in all, at least 1. backoff: seconds before the second try, doubled each time up to `max_delay`.
+    lane: `hold` it meanwhile, or `release` it: the lane's next run goes ahead, this one comes back at the lane's front.
     Raises `RegistrationError` for figures that are none.
     """
 
     attempts: int = 3
     backoff: float = 1.0
     max_delay: float = 60.0
+    lane: str = "hold"
 
     def __post_init__(self) -> None:
         if isinstance(self.attempts, bool) or not isinstance(self.attempts, int) or self.attempts < 1:
@@ -61,6 +63,8 @@ class Retry:
         for name, seconds in (("backoff", self.backoff), ("max_delay", self.max_delay)):
             if not is_seconds(seconds):
                 raise RegistrationError(f"lumia.Retry: {name} is seconds from 0 up, got {seconds!r}")
+        if self.lane not in ("hold", "release"):
+            raise RegistrationError(f"lumia.Retry: lane is hold or release, got {self.lane!r}")
 
     def delay(self, attempt: int) -> float:
         """Return the seconds to wait after try number `attempt` (from 1) has failed."""

@@ -77,7 +77,7 @@ def limits_of(config: ConfigStore) -> Limits:
         step_timeout=worker.step_timeout, max_losses=worker.max_losses, dedup_window=core.dedup.window,
         keep_runs=core.runs.keep, journal_bytes=max(core.journal.hard_bytes, core.journal.max_bytes),
         fuse=worker.fuse, batch=worker.batch, batch_seconds=worker.batch_ms / 1000,
-        concurrency=worker.concurrency, drain=worker.drain,
+        concurrency=worker.concurrency, drain=worker.drain, ageing=worker.ageing,
     )  # fmt: skip
 
 

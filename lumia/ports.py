@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from lumia.dead import DeadFilter, DeadLetter, Failure
 from lumia.history import History
 from lumia.journal import JournalEntry
+from lumia.lanes import LaneOptions, LaneReport, Rate, Verdict
 from lumia.marks import NORMAL
 from lumia.routes import Plan, RouteTable
 
@@ -26,7 +27,8 @@ class RunRequest:
     inside: runs within the lane its parent holds. attempt: tries already made; failures: how they ended; retry_of: the
     "run/step" whose effects the first step shares, the second those of the step after it, and so on. arc: the Box is a
     live resource, the run is executed inline by the process that starts it. hold: it and all it starts reach no chat,
-    see `lumia.held`.
+    see `lumia.held`. lane, rate: what it asks of its lane, and how often it may be started. returning: it had its turn
+    in the lane before, and comes back to the lane's front.
     """
 
     run_id: str
@@ -48,14 +50,24 @@ class RunRequest:
     arc: bool = False
     failures: tuple[Failure, ...] = ()
     hold: bool = False
+    lane: LaneOptions | None = None
+    rate: Rate | None = None
+    returning: bool = False
+
+    @property
+    def limit_name(self) -> str:
+        """Return the name its rate is counted under."""
+        named = self.rate.name if self.rate is not None else ""
+        return named or f"{self.flow} {self.id}" + (f" in {self.key}" if self.key else "")
 
 
 @dataclass(frozen=True)
 class Started:
-    """The answer to a start: the run that serves it, and whether that run was there before."""
+    """The answer to a start: the run that serves it, whether that was there before, and whether it took this one in."""
 
     run_id: str
     duplicate: bool = False
+    joined: bool = False
 
 
 @dataclass(frozen=True)
@@ -63,6 +75,7 @@ class Claim:
     """The right to execute one step, until the deadline or the worker's death.
 
     token: the fencing token. waited: seconds its message spent in the queue, 0 for a step that needed none.
+    stale: seconds by which the run was over its `max_age` when it got its turn.
     """
 
     run_id: str
@@ -85,6 +98,7 @@ class Claim:
     losses: int = 0
     failures: tuple[Failure, ...] = ()
     hold: bool = False
+    stale: float = 0.0
 
     @property
     def shared(self) -> str:
@@ -122,6 +136,7 @@ class Commit:
     action: next, end, retry or handback (another worker shall take it). box: new wire text or None when unchanged.
     record: the step's line in the run record. fuse: this process executes the next step at once. batch: it takes the
     queue's next run when this one has ended. failures: every try of the step so far, for the one to come.
+    release: a retry lets the lane's next run go ahead.
     """
 
     action: str
@@ -138,6 +153,7 @@ class Commit:
     fuse: bool = False
     batch: bool = False
     failures: tuple[Failure, ...] = ()
+    release: bool = False
 
 
 @dataclass(frozen=True)
@@ -222,7 +238,8 @@ class Limits:
 
     journal_bytes: what the journal may take at most before its oldest entries are dropped, archived or not.
     handbacks: how often workers that are behind a run's plan may hand its step on. drain: how long a worker that was
-    asked to end may take. max_losses: how often a step may be lost with its worker.
+    asked to end may take. max_losses: how often a step may be lost with its worker. ageing: how long a message may
+    wait behind more urgent ones, 0 for ever.
     """
 
     step_timeout: float = 60.0
@@ -236,6 +253,7 @@ class Limits:
     concurrency: int = 16
     handbacks: int = 30
     drain: float = 20.0
+    ageing: float = 30.0
 
 
 @dataclass(frozen=True)
@@ -259,7 +277,8 @@ class Transport(Protocol):
     def start(self, requests: Sequence[RunRequest], *, routes: int | None = None) -> list[Started]:
         """Accept the requests in one atomic step; a duplicate of the first one starts none of them.
 
-        routes: the table number the plans were made with; raises `StaleRoutesError` when a newer one is published.
+        routes: the table number the plans were made with; raises `StaleRoutesError` when a newer one is published,
+        `LaneFullError` and `RateLimitedError` when a lane or a rate refuses one of them: then none was accepted.
         """
 
     def commit(self, claim: Claim, commit: Commit) -> Claim | None:
@@ -278,7 +297,16 @@ class Transport(Protocol):
         """Wait until a run's tree has finished; raises `RunTimeoutError` or `UnknownRunError`."""
 
     def cancel(self, run_id: str, reason: str) -> bool:
-        """End a run as cancelled at its next commit or at once; False when it had ended."""
+        """End a run and its attached children as cancelled, at their next commit or at once; False when all had ended.
+
+        A run whose own steps have ended keeps its outcome; its children that still run are cancelled.
+        """
+
+    def lanes(self, pattern: str = "*", limit: int = 1000) -> LaneReport:
+        """Return the lanes that are not idle and whose key matches a glob, at most `limit`, and the totals of all."""
+
+    def limit(self, name: str, rate: Rate) -> Verdict:
+        """Count one more under `name` if `rate` allows it now."""
 
     def effect(self, run_id: str, name: str) -> EffectRecord | None:
         """Return the ledger's record of an effect."""

@@ -90,12 +90,19 @@ class Plan:
 def _packed(step: PlanStep) -> list[Any]:
     retry = step.retry
     options = [step.queue, step.timeout, step.hard, retry.attempts, retry.backoff, retry.max_delay]
-    return [step.handler, step.kind, step.generation, *options]
+    # The usual lane policy is left out, so that a plan's digest stays what it was before there was one.
+    return [step.handler, step.kind, step.generation, *options, *([retry.lane] if retry.lane != "hold" else [])]
 
 
 @lru_cache(maxsize=1024)
 def _parse(text: str) -> Plan:
-    return Plan.of(PlanStep(h, k, g, q, t, hard, Retry(a, b, m)) for h, k, g, q, t, hard, a, b, m in json.loads(text))
+    return Plan.of(_unpacked(*row) for row in json.loads(text))
+
+
+def _unpacked(
+    handler: str, kind: str, generation: str, queue: str, timeout: float | None, hard: bool, *retry: Any
+) -> PlanStep:
+    return PlanStep(handler, kind, generation, queue, timeout, hard, Retry(*retry))
 
 
 @lru_cache(maxsize=16384)

@@ -12,10 +12,10 @@ from celery import Celery, signals
 
 from lumia.errors import LumiaError
 from lumia.journal import described
-from lumia.marks import DEFAULT_QUEUE, PRIORITIES
+from lumia.marks import DEFAULT_QUEUE
 from lumia.paths import find_root
 from tasks.backend import redis_url
-from tasks.queues import SEPARATOR, LumiaAMQP, queue
+from tasks.queues import SEPARATOR, STEPS, LumiaAMQP, queue
 from tasks.worker import LumiaWorker, StepFailed, is_prefork
 
 
@@ -49,7 +49,7 @@ app.conf.update(
     broker_connection_retry_on_startup=True,
     broker_connection_max_retries=None,
     broker_transport_options={
-        "priority_steps": list(PRIORITIES),
+        "priority_steps": list(STEPS),
         "sep": SEPARATOR,
         "queue_order_strategy": "round_robin",
         "socket_timeout": 15,

@@ -25,6 +25,9 @@ LEASE_SECONDS = 0.9
 LAST_LOOK_SECONDS = 0.3
 """How long a process that ends waits for what may still be on its way from the broker to another one."""
 MOVE_SECONDS = 0.25
+AGE_SECONDS = 0.25
+AGED_SHARE = 4
+"""Messages that may go ahead of more urgent ones at a time in each queue: a turn of every keeper lets in so many."""
 BLOB_SECONDS = 3600.0
 
 
@@ -84,6 +87,7 @@ class Keeper:
     def _turn(self) -> float:
         self._every("beat", BEAT_SECONDS, self.beat)
         self._every("reap", REAP_SECONDS, self.reap)
+        self._every("age", AGE_SECONDS, self.age)
         self._every("routes", BEAT_SECONDS, self._on_routes)
         self._every("hung", REAP_SECONDS, self._replace_if_hung)
         self._every("blobs", BLOB_SECONDS, self._collect)
@@ -113,6 +117,12 @@ class Keeper:
         """Push what is due, and note when to look again."""
         left = int(self._transport.call("move"))
         self._left = MOVE_SECONDS if left < 0 else min(MOVE_SECONDS, max(0.005, left / 1000))
+
+    def age(self) -> None:
+        """Let messages that have waited too long go ahead of more urgent ones."""
+        ageing = self._transport.limits.ageing
+        if ageing:
+            self._transport.call("age", int(ageing * 1000), AGED_SHARE, *self._transport.queues())
 
     def reap(self) -> None:
         """Take back what dead processes, hung steps and lost messages left behind, unless another process just did."""

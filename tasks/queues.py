@@ -12,6 +12,9 @@ from kombu import Exchange, Queue
 from lumia.marks import PRIORITIES
 
 SEPARATOR = ":"
+AGED = -1
+"""The priority of messages that have waited too long behind more urgent ones: their list is served first."""
+STEPS = (AGED, *PRIORITIES)
 PRIVATE_PREFIX = "adapter."
 """Queues that only the process owning a connection consumes."""
 
@@ -37,7 +40,7 @@ class LumiaAMQP(AMQP):
 
 def lists(names: Iterable[str]) -> list[str]:
     """Return the Redis lists of these queues, one per priority."""
-    return [name if level == 0 else f"{name}{SEPARATOR}{level}" for name in names for level in PRIORITIES]
+    return [name if level == 0 else f"{name}{SEPARATOR}{level}" for name in names for level in STEPS]
 
 
 def shared(names: Iterable[str]) -> list[str]:

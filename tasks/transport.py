@@ -27,7 +27,8 @@ from lumia.errors import (
     UnknownRunError,
 )
 from lumia.history import History, MergedHistory
-from lumia.journal import JournalEntry
+from lumia.journal import JournalEntry, clean
+from lumia.lanes import LaneReport, Rate, Verdict
 from lumia.ports import (
     ANY,
     Claim,
@@ -40,7 +41,7 @@ from lumia.ports import (
     StoreOp,
 )
 from lumia.routes import Plan, RouteTable
-from tasks import letters, wire
+from tasks import lanes, letters, wire
 from tasks.archive.compacted import completed
 from tasks.archive.measures import measure
 from tasks.archive.reader import ArchiveHistory
@@ -122,7 +123,9 @@ class RedisTransport(LedgerPort):
         reply = self._with_plans(requests, lambda *runs: self.call("start", json.dumps(head), *runs))
         if reply[0] == b"stale":
             raise StaleRoutesError(f"the plans were made with table {routes}, published is {reply[1].decode()}")
-        return [Started(run.decode(), flag == b"1") for run, flag in zip(reply[1::2], reply[2::2], strict=True)]
+        lanes.check(reply)
+        pairs = zip(reply[1::2], reply[2::2], strict=True)
+        return [Started(run.decode(), duplicate=flag == b"1", joined=flag == b"j") for run, flag in pairs]
 
     def _with_plans(self, requests: Sequence[RunRequest], send: Callable[..., Any]) -> Any:
         """Send runs with the plans Redis isn't known to have, and with all of them when it turns out to lack one."""
@@ -130,7 +133,7 @@ class RedisTransport(LedgerPort):
         if reply[0] == b"plan":
             self._stored.clear()
             reply = send(*self._runs(requests))
-        if reply[0] not in (b"stale", b"refused", b"gone"):
+        if reply[0] not in (b"stale", b"refused", b"gone", b"full", b"limited"):
             self._stored.update(request.plan.digest for request in requests)
         return reply
 
@@ -173,7 +176,7 @@ class RedisTransport(LedgerPort):
         """Return the claim of an Arc run that this process has started; the start script took it for us."""
         names = ("x", "t", "a", "n", "i", "k", "o", "c", "p", "d", "R", "A", "B", "O", "D", "F", "H")
         found = self._asked("hmget", self._key("r", run_id), names)
-        return wire.claim([b"claimed", run_id.encode(), *found, b"", b""], self._plan(found[9]))
+        return wire.claim([b"claimed", run_id.encode(), *found, b"", b"", b""], self._plan(found[9]))
 
     def commit(self, claim: Claim, commit: Commit) -> Claim | None:
         """End a step; re-sending it gives the first answer again."""
@@ -183,6 +186,7 @@ class RedisTransport(LedgerPort):
         if status == b"stale":
             raise StaleClaimError(f"run {claim.run_id}, step {claim.step}: taken over by another worker")
         _check_store(reply)
+        lanes.check(reply)
         if status == b"fused":
             box = claim.box if commit.box is None else commit.box
             return replace(claim, step=commit.index, attempt=1, box=box, handbacks=0, overdue=0, waited=0.0,
@@ -221,7 +225,8 @@ class RedisTransport(LedgerPort):
 
     def lane_holder(self, key: str) -> str:
         """Return the run whose tree is served in a lane, "" when none is."""
-        return bytes(self._asked("get", self._key("lh", key)) or b"").decode()
+        held = self._asked("hget", f"{self.prefix}lanes", key)
+        return held.split()[0].decode() if held else ""
 
     def wait(self, run_id: str, timeout: float) -> RunRecord:
         """Wait until a run's tree has finished: told by a message, and checked for the case it was missed."""
@@ -259,15 +264,24 @@ class RedisTransport(LedgerPort):
                 return
 
     def cancel(self, run_id: str, reason: str) -> bool:
-        """End a run as cancelled at its next commit or at once; False when it had ended."""
-        record = self.run(run_id)
-        found = record or RunRecord(run_id, "", "", "", "", "", "", "", "", 0, 0, (), (), "")
-        entry = JournalEntry("end", run_id, found.root_id, found.id, found.key, outcome="cancelled", reason=reason)
-        keep = int(self.limits.keep_runs * 1000)
-        answer = self.call("cancel", run_id, reason, entry.dump(), keep, self.limits.journal_bytes)
+        """End a run and its attached children as cancelled, at their next commit or at once."""
+        keep, why = int(self.limits.keep_runs * 1000), clean(reason) or "cancelled"
+        answer = self.call("cancel", run_id, why, secrets.token_hex(8), keep, self.limits.journal_bytes)
         if answer == b"unknown":
             raise UnknownRunError(f"run {run_id} is unknown here, or ended longer ago than runs are kept")
         return bool(answer != b"ended")
+
+    def lanes(self, pattern: str = "*", limit: int = 1000) -> LaneReport:
+        """Return the lanes that are not idle and whose key matches, and the totals of all; read while they go on."""
+        try:
+            return lanes.report(self.redis, self.prefix, pattern, limit)
+        except _AWAY as error:
+            raise BackendUnavailableError(f"Redis does not answer: {error}") from error
+
+    def limit(self, name: str, rate: Rate) -> Verdict:
+        """Count one more under `name` if `rate` allows it now; an answer that gets lost may cost a place."""
+        wait = float(self.call("limit", json.dumps(wire.rate(name, rate)))) / 1000
+        return Verdict(not wait, wait)
 
     def read(self, key: str) -> tuple[str, Any]:
         """Return (type, value) of a store key."""

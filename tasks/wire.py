@@ -6,8 +6,10 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from lumia.box import limit as largest_box
 from lumia.dead import DeadLetter, Failure
 from lumia.journal import JournalEntry
+from lumia.lanes import LaneOptions, Rate
 from lumia.marks import DEFAULT_QUEUE, NORMAL
 from lumia.ports import Claim, Commit, Limits, RunRequest, StepRecord, StoreOp
 from lumia.routes import Plan, PlanStep
@@ -50,7 +52,7 @@ def run(request: RunRequest, limits: Limits, worker: str, *, with_plan: bool) ->
                          flow=request.flow)  # fmt: skip
     ended = JournalEntry("end", request.run_id, request.root_id, request.id, request.key, outcome="done",
                          reason="no handler")  # fmt: skip
-    found = {
+    found: dict[str, Any] = {
         "r": request.run_id, "i": request.id, "n": request.flow if request.flow != PIPE else "", "k": request.key,
         "o": request.root_id if request.root_id != request.run_id else "", "c": request.cause, "cr": request.parent,
         "u": request.parent if request.attached else "", "d": request.plan.digest,
@@ -59,11 +61,31 @@ def run(request: RunRequest, limits: Limits, worker: str, *, with_plan: bool) ->
         "l": first.queue if first and first.queue != DEFAULT_QUEUE else "",
         "m": _hard(first, limits) if first else "", "to": timeout_ms(first, limits) if first else "",
         "R": request.retry_of, "A": "1" if request.arc else "", "H": "1" if request.hold else "",
-        "L": "i" if request.inside else "",
+        "L": "i" if request.inside else "r" if request.returning else "",
         "w": worker if request.arc else "", "dl": _ms(request.delay) or "", "dd": request.dedup, "j": entry.dump(),
         "je": ended.dump() if first is None else "", "F": failures_text(request.failures) if request.failures else "",
     }  # fmt: skip
+    if request.lane is not None:
+        found["lo"] = lane(request, request.lane)
+    if request.rate is not None:
+        found["rt"] = rate(request.limit_name, request.rate)
     return _dumps({name: value for name, value in found.items() if value != ""})
+
+
+def lane(request: RunRequest, options: LaneOptions) -> dict[str, Any]:
+    """Return the options of a lane as lanes.lua reads them: bf names the burst, mx bounds its Box."""
+    found: dict[str, Any] = {} if options.cap is None else {"cap": options.cap, "of": options.overflow}
+    if options.max_age:
+        found |= {"ma": _ms(options.max_age), "st": options.stale}
+    if options.collect:
+        name = f"{request.key}\n{request.flow}{' held' if request.hold else ''} {request.id}"
+        found |= {"co": _ms(options.collect), "mw": _ms(options.longest), "bf": name, "mx": largest_box()}
+    return found
+
+
+def rate(name: str, limit: Rate) -> dict[str, Any]:
+    """Return a rate as lanes.lua reads it: interval and slack in ms."""
+    return {"n": name, "iv": limit.interval * 1000, "sl": limit.slack * 1000, "ov": limit.over, "y": str(limit)}
 
 
 def commit(claim: Claim, done: Commit, limits: Limits, worker: str) -> str:
@@ -90,6 +112,8 @@ def commit(claim: Claim, done: Commit, limits: Limits, worker: str) -> str:
             found["m"] = _hard(follower, limits)
         if done.fuse:
             found["fuse"] = 1
+    if done.release:
+        found["rl"] = 1
     if done.dead is not None:
         found |= {"dead": packed(done.dead), "jd": _dead_entry(claim, done.dead).dump()}
     return _dumps(found)
@@ -133,10 +157,10 @@ def parse_failures(text: str) -> tuple[Failure, ...]:
 def claim(reply: Sequence[bytes], plan: Plan) -> Claim:
     """Return the claim of a script's reply, see `fields` in lib.lua."""
     (run_id, step, token, attempt, flow, id_, key, root, cause, priority, _, retry_of, arc, handbacks, overdue, losses,
-     failures, hold, waited, box) = ((item or b"").decode() for item in reply[1:])  # fmt: skip
+     failures, hold, waited, stale, box) = ((item or b"").decode() for item in reply[1:])  # fmt: skip
     return Claim(
         run_id, int(step or 0), int(token), int(attempt), flow or PIPE, id_, key, root or run_id, cause,
         int(priority or NORMAL), plan, box, retry_of=retry_of, arc=arc == "1", handbacks=int(handbacks or 0),
-        overdue=int(overdue or 0), waited=int(waited or 0) / 1000,
+        overdue=int(overdue or 0), waited=int(waited or 0) / 1000, stale=int(stale or 0) / 1000,
         losses=int(losses or 0), failures=parse_failures(failures), hold=hold == "1",
     )  # fmt: skip

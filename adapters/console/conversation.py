@@ -79,7 +79,7 @@ class Conversation:
             await self._serve(frame)
         except (lumia.errors.PayloadError, lumia.errors.BoxTooLargeError) as error:
             await self._refuse(text, str(error), retry=False)
-        except (lumia.errors.BackendUnavailableError, gateway.BusyError) as error:
+        except (lumia.errors.BackendUnavailableError, lumia.errors.BusyLaneError, gateway.BusyError) as error:
             await self._refuse(text, str(getattr(error, "detail", error)), retry=True)
 
     async def _refuse(self, text: str, why: str, *, retry: bool) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+import math
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,7 @@ from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
 from lumia import system
-from lumia.errors import BackendUnavailableError, BoxTooLargeError, PayloadError
+from lumia.errors import BackendUnavailableError, BoxTooLargeError, BusyLaneError, PayloadError, RateLimitedError
 
 if TYPE_CHECKING:
     from lumia.marks import Mark
@@ -102,6 +103,9 @@ def failure(error: Exception, where: str) -> Response:
     if isinstance(error, BackendUnavailableError):
         _log.warning("%s: %s", where, error)
         return refusal(503, "the queue does not answer; send it again under the same id", {"Retry-After": RETRY_AFTER})
+    if isinstance(error, BusyLaneError):
+        status = 429 if isinstance(error, RateLimitedError) else 503
+        return refusal(status, str(error), {"Retry-After": str(math.ceil(error.wait))})
     if isinstance(error, BoxTooLargeError):
         return refusal(413, str(error))
     if isinstance(error, PayloadError):
@@ -129,7 +133,7 @@ def _guarded_socket(mount: Mount) -> Callable[[WebSocket], Awaitable[None]]:
 
 
 async def _close_failed(socket: WebSocket, error: Exception, where: str) -> None:
-    away = isinstance(error, BackendUnavailableError)
+    away = isinstance(error, (BackendUnavailableError, BusyLaneError))
     if away:
         _log.warning("%s: %s", where, error)
     else:

@@ -20,7 +20,21 @@ from tasks import failpoints
 from tasks.connection import Lines
 
 EFFECTS = ("effect_begin", "effect_end", "effect_settle", "effect_list")
-RUNS = ("start", "claim", "commit", "write", "cancel", "move", "heartbeat", "reap", "publish", "bury", "dead")
+RUNS = (
+    "start",
+    "claim",
+    "commit",
+    "write",
+    "cancel",
+    "move",
+    "heartbeat",
+    "reap",
+    "publish",
+    "bury",
+    "dead",
+    "limit",
+    "age",
+)
 NAMES = (*RUNS, *EFFECTS)
 MORE = ("lease", "advance", "trim", "compact", "alarm", "note")
 _FOLDER = Path(__file__).parent
@@ -28,7 +42,7 @@ _FOLDER = Path(__file__).parent
 
 def source(name: str) -> str:
     """Return the full text of a script."""
-    files = ("lib", "effects", name) if name in EFFECTS else ("lib", name)
+    files = ("lib", "effects", name) if name in EFFECTS else ("lib", "lanes", name)
     return "".join((_FOLDER / f"{file}.lua").read_text() for file in files)
 
 

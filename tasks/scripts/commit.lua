@@ -1,7 +1,7 @@
 -- End a step: outcome, Box, store writes, journal, children, retry or next message, all or nothing.
 -- ARGV: prefix, JSON (see tasks/transport.py), Box wire ('' = unchanged), then the children as JSON, wire, JSON, wire, …
 -- Returns {'ok'}, {'fused'}, {'again'} or a batched claim; {'stale'}, {'plan'} (a child's is missing) or
--- {'refused', key, what} before anything was written.
+-- {'refused', key, what}, {'full', …} or {'limited', …} before anything was written.
 local c = cjson.decode(ARGV[2])
 local key = runkey(c.r)
 local f = redis.call('HMGET', key, 's', 'x', 't', 'lc', 'la', 'X', 'l', 'A', 'S', 'm', 'B', 'O', 'D', 'F')
@@ -18,12 +18,13 @@ if f[1] ~= 'c' or (f[2] or '0') ~= tostring(c.x) or f[3] ~= tostring(c.t) then
   return {'stale'}
 end
 
-local children = {}
+local children, asked = {}, {}
 for i = 4, #ARGV, 2 do
   children[#children + 1] = {cjson.decode(ARGV[i]), ARGV[i + 1]}
   if planless(children[#children][1]) then return {'plan'} end
+  asked[#asked + 1], asked[#asked + 2] = children[#children][1], ARGV[i + 1]
 end
-local refused = refuses(c.store)
+local refused = refuses(c.store) or refused_by_lanes(asked)
 if refused then return refused end
 
 local first = not f[9] and redis.call('GET', boxkey(c.r))
@@ -44,7 +45,7 @@ local function answer(text)
   return {text}
 end
 
-local cancelled = f[6] and c.op ~= 'end'
+local cancelled = f[6] and not (c.op == 'end' and c.dead)
 local op = c.op
 if cancelled then
   op, c.z, c.y = 'end', 'cancelled', f[6]
@@ -59,7 +60,7 @@ if c.dead then
   note(c.limit, c.jd)
 end
 for _, child in ipairs(children) do
-  if not known(child[1], c.window) then begin(child[1], child[2], c.limit, c.keep) end
+  if not known(child[1], c.window) then accept(child[1], child[2], c, f[6]) end
 end
 
 if op == 'next' then
@@ -91,6 +92,7 @@ if op == 'retry' or op == 'handback' then
   end
   redis.call('ZREM', P .. 'claims', c.r)
   local reply = answer('ok')
+  if c.rl then lanes().let_go(c.r) end
   postpone(c.r, c.delay)
   return reply
 end

@@ -1,7 +1,8 @@
 -- Shared by every script. ARGV[1] is the key prefix. Names of a run's fields are short because a run in flight is meant
 -- to stay small; docs/redis.md lists them.
 local P = ARGV[1]
-local LISTS = {0, 3, 6, 9}
+local AGED = -1
+local LISTS = {AGED, 0, 3, 6, 9}
 local NORMAL = 3
 local QUEUE = 'default'
 local MAX_LETTERS = 10000
@@ -10,6 +11,9 @@ local ALONE_AFTER = 2
 local ALONE_START = 15000
 -- How long (ms) a plan is kept after the last run that needs it, and effects after the dead letter that needs them.
 local WEEK = 7 * 24 * 3600 * 1000
+local JOINED_MS = 600000
+local MAX_STALE = 500
+local lanes, enter, release, bury
 
 -- The server's time in ms, the same for everything one script does.
 local moment
@@ -153,7 +157,7 @@ local function push(id)
     '{"body":"[[\\"' .. id .. '\\",' .. step .. ',' .. seq .. '],{},{}]","content-encoding":"utf-8","content-type":"application/json",'
     .. '"headers":{"task":"lumia.step","id":"' .. name .. '","shadow":' .. cjson.encode(handler) .. ',' .. limit
     .. '"argsrepr":"' .. "('" .. id .. "', " .. step .. ')"},"properties":{"delivery_info":{"exchange":"","routing_key":'
-    .. cjson.encode(queue) .. '},"priority":' .. priority .. ',"delivery_tag":"' .. seq .. '"}}')
+    .. cjson.encode(queue) .. '},"priority":' .. math.max(0, priority) .. ',"delivery_tag":"' .. seq .. '"}}')
   redis.call('ZADD', P .. 'queued:' .. list, seq, name)
   redis.call('HSET', runkey(id), 's', 'q', 'q', seq, 'Q', clock())
 end
@@ -166,10 +170,7 @@ local function step_aside(id, lane)
   while true do
     local sibling = redis.call('LPOP', P .. 'iq:' .. lane)
     if not sibling then return end
-    if redis.call('HGET', runkey(sibling), 's') == 'w' then
-      redis.call('SET', active, sibling)
-      return push(sibling)
-    end
+    if redis.call('HGET', runkey(sibling), 's') == 'w' then return enter(sibling) end
   end
 end
 
@@ -178,31 +179,74 @@ local function postpone(id, delay)
   redis.call('ZADD', P .. 'delayed', clock() + delay, id)
 end
 
--- Enter the lane (or go on, when the run holds it, has its turn inside it, or has none).
-local function enter(id)
-  local f = redis.call('HMGET', runkey(id), 'k', 'L')
-  if not f[1] or f[2] == 'h' then return push(id) end
-  if f[2] == 'i' then
-    local active = P .. 'ia:' .. f[1]
-    if redis.call('GET', active) == id or redis.call('SET', active, id, 'NX') then return push(id) end
-    redis.call('HSET', runkey(id), 's', 'w')
-    return redis.call('RPUSH', P .. 'iq:' .. f[1], id)
-  end
-  local holder = P .. 'lh:' .. f[1]
-  if redis.call('SET', holder, id, 'NX') then
-    redis.call('HSET', runkey(id), 'L', 'h')
-    return push(id)
-  end
+-- Wait: at the end of a list, or, for a run that had its turn before (`L` is r or I), in front of all that had not.
+local function line_up(list, id, returning)
   redis.call('HSET', runkey(id), 's', 'w')
-  redis.call('RPUSH', P .. 'lane:' .. f[1], id)
+  local at, other = 0, returning and redis.call('LINDEX', list, 0)
+  while other do
+    local place = redis.call('HGET', runkey(other), 'L')
+    if place ~= 'r' and place ~= 'I' then return redis.call('LINSERT', list, 'BEFORE', other, id) end
+    at = at + 1
+    other = redis.call('LINDEX', list, at)
+  end
+  redis.call('RPUSH', list, id)
 end
 
-local function release(key)
-  redis.call('DEL', P .. 'lh:' .. key)
-  while true do
-    local follower = redis.call('LPOP', P .. 'lane:' .. key)
+local function turn(id, lo)
+  if lo then return lanes().turn(id, cjson.decode(lo)) end
+  push(id)
+end
+
+local function hold(id, key)
+  if redis.call('HSETNX', P .. 'lanes', key, id .. ' ' .. clock()) == 0 then return false end
+  redis.call('HSET', runkey(id), 'L', 'h')
+  return true
+end
+
+-- Enter the lane (or go on, when the run holds it, has its turn inside it, or has none).
+enter = function(id)
+  local f = redis.call('HMGET', runkey(id), 'k', 'L', 'lo')
+  local key, place, lo = f[1], f[2], f[3]
+  if not key or place == 'h' then return turn(id, lo) end
+  if place == 'i' or place == 'I' then
+    local active = P .. 'ia:' .. key
+    if redis.call('GET', active) == id or redis.call('SET', active, id, 'NX') then
+      if place == 'I' then redis.call('HSET', runkey(id), 'L', 'i') end
+      return turn(id, lo)
+    end
+    return line_up(P .. 'iq:' .. key, id, place == 'I')
+  end
+  if hold(id, key) then return turn(id, lo) end
+  if lo and not place then
+    lo = cjson.decode(lo)
+    if lo.cap and not lanes().has_room(id, key, lo) then return end
+  end
+  line_up(P .. 'lane:' .. key, id, place == 'r')
+end
+
+-- The lane's next one has its turn; what has waited too long is dropped, a bounded number at once (the rest when claimed).
+release = function(key)
+  redis.call('HDEL', P .. 'lanes', key)
+  count('lane served')
+  for dropped = 0, MAX_STALE do
+    local follower = redis.call('LINDEX', P .. 'lane:' .. key, 0)
     if not follower then return end
-    if redis.call('HGET', runkey(follower), 's') == 'w' then return enter(follower) end
+    local lo = redis.call('HGET', runkey(follower), 'lo')
+    lo = lo and cjson.decode(lo)
+    if not lo or dropped == MAX_STALE or not lanes().drop_stale(follower, lo) then
+      redis.call('LPOP', P .. 'lane:' .. key)
+      if lo then lanes().close(follower, lo) end
+      hold(follower, key)
+      return push(follower)
+    end
+  end
+end
+
+local function move_due()
+  local due = redis.call('ZRANGEBYSCORE', P .. 'delayed', '-inf', clock(), 'LIMIT', 0, 100)
+  for _, id in ipairs(due) do
+    redis.call('ZREM', P .. 'delayed', id)
+    if redis.call('HGET', runkey(id), 's') == 'd' then enter(id) end
   end
 end
 
@@ -244,7 +288,7 @@ local function finish(id, outcome, reason, keep)
 end
 
 -- End a run that no worker can end with a commit of its own.
-local function bury(id, outcome, reason, keep, limit, detail)
+bury = function(id, outcome, reason, keep, limit, detail)
   local f = redis.call('HMGET', runkey(id), 'i', 'o', 'k', 'x', 'h', 'a', 'S', 'n', 'p', 'R', 'A', 'F')
   local root, step, attempts = f[2] or id, tonumber(f[4]) or 0, tonumber(f[6]) or 0
   local write = f[7] and note or function(...) return note_first(id, ...) end
@@ -267,23 +311,33 @@ end
 -- The answer to a claim: everything the executor needs. A committed, foreign or younger message gets nothing.
 local function taken(id)
   local f = redis.call('HMGET', runkey(id), 'x', 't', 'a', 'n', 'i', 'k', 'o', 'c', 'p', 'd', 'R', 'A', 'B', 'O', 'D', 'F', 'H',
-    'Q')
+    'Q', 'ov')
   return {'claimed', id, f[1], f[2], f[3], f[4], f[5], f[6], f[7], f[8], f[9], f[10], f[11], f[12], f[13], f[14], f[15], f[16],
-    f[17], f[18], redis.call('GET', boxkey(id))}
+    f[17], f[18], f[19], redis.call('GET', boxkey(id))}
 end
 
 local function take(id, step, seq, worker)
   local key = runkey(id)
-  local f = redis.call('HMGET', key, 's', 'x', 'q', 'to', 'l', 'p', 'w', 'Q', 'D')
+  local f = redis.call('HMGET', key, 's', 'x', 'q', 'to', 'l', 'p', 'w', 'Q', 'lo', 'P', 'D')
   if f[1] == 'c' and (f[2] or '0') == step and f[3] == seq and f[7] == worker then return taken(id) end
   if f[1] ~= 'q' or (f[2] or '0') ~= step or f[3] ~= seq then
     count('dropped')
     return {'dropped'}
   end
   redis.call('ZREM', P .. 'queued:' .. listname(f[5] or QUEUE, tonumber(f[6]) or NORMAL), id .. '.' .. step .. '.' .. seq)
+  if f[10] then
+    redis.call('HSET', key, 'p', f[10])
+    redis.call('HDEL', key, 'P')
+  end
+  if f[9] then
+    local lo = cjson.decode(f[9])
+    if lanes().drop_stale(id, lo) then return {'dropped'} end
+    local waited = lanes().outstayed(id, lo)
+    if waited then redis.call('HSET', key, 'ov', waited - lo.ma) end
+  end
   redis.call('HINCRBY', key, 'a', 1)
   redis.call('HSET', key, 's', 'c', 'w', worker, 't', redis.call('INCR', P .. 'token'), 'Q', math.max(0, clock() - f[8]))
-  local more = tonumber(f[9] or 0) >= ALONE_AFTER and ALONE_START or 0
+  local more = tonumber(f[11] or 0) >= ALONE_AFTER and ALONE_START or 0
   redis.call('ZADD', P .. 'claims', clock() + f[4] + more, id)
   -- Who claims is alive: a process that stood still may get here before its heartbeat does.
   redis.call('ZADD', P .. 'workers', clock() / 1000, worker)
@@ -316,8 +370,10 @@ end
 
 -- Begin one run described by `r` (see tasks/wire.py) whose Box wire text is `wire`. Its record holds only what differs
 -- from the usual, so that a waiting run stays small.
-local function begin(r, wire, limit, keep)
+-- cancelled: why, when it is a part of a run that was.
+local function begin(r, wire, limit, keep, cancelled)
   local id = r.r
+  if r.lo and r.lo.co then wire = '{"c":[' .. wire .. ']}' end
   local record = {'b', clock(), 's', 'n', 'd', r.d}
   for _, name in ipairs({'i', 'n', 'k', 'o', 'c', 'u', 'p', 'a', 'h', 'l', 'm', 'to', 'R', 'A', 'L', 'F', 'H'}) do
     local value = r[name]
@@ -344,6 +400,8 @@ local function begin(r, wire, limit, keep)
     redis.call('ZADD', P .. 'claims', clock() + r.to, id)
     return
   end
+  if cancelled and r.u then return bury(id, 'cancelled', cancelled, keep, limit) end
+  if r.lo or r.rt then return lanes().admit(r, limit, keep) end
   if r.dl then return postpone(id, r.dl) end
   enter(id)
 end
@@ -356,10 +414,42 @@ end
 -- The run that serves this request already, or nil; a fresh dedup text is remembered for the window.
 local function known(r, window)
   if redis.call('EXISTS', runkey(r.r)) == 1 then return r.r end
+  local host = r.lo and r.lo.co and redis.call('GET', P .. 'jn:' .. r.r)
+  if host then return host, true end
   if not r.dd then return nil end
   local name = P .. 'dd:' .. r.dd
   if redis.call('SET', name, r.r, 'NX', 'PX', window) then return nil end
   return redis.call('GET', name)
+end
+
+-- Like `known`, without remembering anything: for what has to be looked at before the first write.
+local function served(r)
+  return redis.call('EXISTS', runkey(r.r)) == 1 or redis.call('EXISTS', P .. 'jn:' .. r.r) == 1
+    or (r.dd and redis.call('EXISTS', P .. 'dd:' .. r.dd) == 1)
+end
+
+-- What the lanes and rates of these requests {r, wire, …} refuse, nil when all may come. What is due goes first, so that
+-- nothing overtakes it. whole: where the first one is a duplicate, none of them is begun.
+local function refused_by_lanes(requests, whole)
+  local special = false
+  for i = 1, #requests, 2 do special = special or requests[i].lo or requests[i].rt end
+  if not special or (whole and served(requests[1])) then return nil end
+  move_due()
+  local asked = {}
+  for i = 1, #requests, 2 do
+    if not served(requests[i]) then
+      asked[#asked + 1] = requests[i]
+      asked[#asked + 1] = requests[i + 1]
+    end
+  end
+  return lanes().refusal(asked)
+end
+
+-- Begin a run, or join the one whose burst waits for it.
+local function accept(r, wire, head, cancelled)
+  local host = r.lo and lanes().join(r, wire, head.limit, head.window)
+  if not host then begin(r, wire, head.limit, head.keep, cancelled) end
+  return host
 end
 
 -- Scripts don't roll back, so what can fail is looked for before the first write, as if the writes

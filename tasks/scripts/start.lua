@@ -1,20 +1,31 @@
 -- Accept runs in one atomic step. ARGV: prefix, header JSON {routes, window, keep, limit}, then per run: JSON, wire.
--- Returns {'ok', run, duplicate, run, …}, {'stale'} when a newer route table is published, or {'plan'} when one is missing.
+-- Returns {'ok', run, flag, run, …} (flag 1: a duplicate, j: joined that run), {'stale'} when a newer route table is
+-- published, {'plan'} when one is missing, or {'full', …} and {'limited', …} (see lanes.lua).
 local head = cjson.decode(ARGV[2])
 if head.routes then
   local published = redis.call('HGET', P .. 'routes', 'number')
   if published ~= tostring(head.routes) then return {'stale', published or ''} end
 end
-for i = 3, #ARGV, 2 do
-  if planless(cjson.decode(ARGV[i])) then return {'plan'} end
-end
-local first = cjson.decode(ARGV[3])
-local there = known(first, head.window)
-local answer = {'ok'}
+local requests = {}
 for i = 3, #ARGV, 2 do
   local r = cjson.decode(ARGV[i])
-  answer[#answer + 1] = (i == 3 and there) or r.r
-  answer[#answer + 1] = (i == 3 and there and there ~= r.r) and '1' or '0'
-  if not there then begin(r, ARGV[i + 1], head.limit, head.keep) end
+  if planless(r) then return {'plan'} end
+  requests[i - 2], requests[i - 1] = r, ARGV[i + 1]
+end
+local first = requests[1]
+local refused = refused_by_lanes(requests, true)
+if refused then return refused end
+local there, joined = known(first, head.window)
+local answer = {'ok'}
+for i = 1, #requests, 2 do
+  local r = requests[i]
+  local run, flag = (i == 1 and there) or r.r, '0'
+  if not there then
+    local host = accept(r, requests[i + 1], head)
+    if host then run, flag = host, 'j' end
+  elseif i == 1 and there ~= r.r then
+    flag = joined and 'j' or '1'
+  end
+  answer[#answer + 1], answer[#answer + 2] = run, flag
 end
 return answer

@@ -43,7 +43,7 @@ class Tries:
     def lose(self, claim: Claim) -> Claim:
         """Take the step from its worker, as the reaper does, and claim it for another one."""
         if isinstance(self.transport, InMemoryTransport):
-            self.transport._push(self.transport._runs[claim.run_id])
+            self.transport.push(self.transport._runs[claim.run_id])
         else:
             self.transport.redis.zadd("lumia:claims", {claim.run_id: 1})
             self.transport.call("reap", 2500, 1000, 60_000, 1000)

@@ -25,7 +25,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lumia.box import Box, limit, set_limit
-from lumia.boxwire import GENERATION, generation_of
+from lumia.boxwire import GENERATION, burst, generation_of, joined
 from lumia.errors import BoxError, BoxSignatureError, BoxTooLargeError, BoxTypeError
 
 SECRET = b"s" * 32
@@ -448,3 +448,29 @@ class TestReload:
         setattr(plugin, GENERATION, 3)
         assert generation_of("reloaded_plugin.models.inner") == "3"
         assert generation_of("builtins") == ""
+
+
+@given(st.lists(st.tuples(json_values, st.dictionaries(any_text, json_scalars, max_size=3)), min_size=1, max_size=5))
+def test_a_burst_is_one_box_with_the_list_of_all_contents(parts: list[tuple[Any, dict[str, Any]]]) -> None:
+    boxes = [Box.any(value, meta=meta) for value, meta in parts]
+    plain = [(box, value, meta) for box, (value, meta) in zip(boxes, parts, strict=True) if box.transport == "json"]
+    if not plain:
+        return
+    first, *more = (box.dump(SECRET) for box, _, _ in plain)
+    wire = burst(first)
+    for one in more:
+        wire = joined(wire, one)
+    assert wire == burst(first, *more)
+    found = Box.load(wire, SECRET)
+    assert found.into() == [value for _, value, _ in plain]
+    assert found.meta == {name: item for _, _, meta in plain for name, item in meta.items()}
+    assert Box.load(found.dump(SECRET), SECRET).into() == found.into()
+
+
+DAMAGED = ('{"c":[]}', '{"c":[{"j":1}', '{"c":[{"j":1}]}x', '{"c":[{"d":"x"}]}', '{"c":[{"j":1},]}', '{"c":[')
+
+
+@pytest.mark.parametrize("damaged", DAMAGED)
+def test_a_damaged_burst_is_named(damaged: str) -> None:
+    with pytest.raises(BoxError, match="can't be read back"):
+        Box.load(damaged, SECRET)

@@ -146,7 +146,7 @@ def lost(policy: str, policy_now: str) -> tuple[Any, World]:
         claim = bot.transport.take()
         assert claim is not None
         bot.transport.begin_effect(claim, EffectUse(run_id, "0:pay", policy, JournalEntry("effect", run_id)))
-        bot.transport._push(bot.transport._runs[run_id])
+        bot.transport.push(bot.transport._runs[run_id])
         bot.settle()
         return lumia.runs.result(run_id), world
 
@@ -390,7 +390,7 @@ def test_a_zombie_calls_nothing_and_its_step_is_discarded() -> None:
     def acts(content: lumia.Box[Any]) -> None:
         run = bot.transport._runs[lumia.context.required("test").claim.run_id]
         if run.attempt == 1:  # the reaper takes it over meanwhile
-            bot.transport._push(run)
+            bot.transport.push(run)
         lumia.effect("pay", world.call)
 
     with Bot(acts) as bot:

@@ -22,7 +22,14 @@ from websockets.typing import Origin
 
 import lumia
 from lumia import gateway
-from lumia.errors import BackendUnavailableError, GatewayError, NotRunningError, PayloadError
+from lumia.errors import (
+    BackendUnavailableError,
+    GatewayError,
+    LaneFullError,
+    NotRunningError,
+    PayloadError,
+    RateLimitedError,
+)
 from lumia.gateway.calls import Calls
 from lumia.gateway.feed import JournalFeed
 from lumia.gateway.mounting import Mount, routes_of
@@ -62,6 +69,16 @@ async def rubbish(request: gateway.Request) -> Any:
 @lumia.web.route("/away")
 async def away(request: gateway.Request) -> gateway.Response:
     raise BackendUnavailableError("redis://secret@host is gone")
+
+
+@lumia.web.route("/full")
+async def full(request: gateway.Request) -> gateway.Response:
+    raise LaneFullError("lane k is full")
+
+
+@lumia.web.route("/limited")
+async def limited(request: gateway.Request) -> gateway.Response:
+    raise RateLimitedError("rate limit x is reached", wait=2.1)
 
 
 @lumia.web.route("/wrong")
@@ -182,6 +199,12 @@ class TestErrors:
         assert int(answer.headers["retry-after"]) > 0
         assert "send it again under the same id" in answer.json()["error"]
         assert "secret" not in answer.text
+
+    @pytest.mark.parametrize("path, status, wait", [("/full", 503, "1"), ("/limited", 429, "3")])
+    def test_a_refused_start_says_when_to_come_back(self, site: Served, path: str, status: int, wait: str) -> None:
+        answer = site.client.get(path)
+        assert (answer.status_code, answer.headers["retry-after"]) == (status, wait)
+        assert "is" in answer.json()["error"]
 
     def test_a_wrong_payload_says_what_is_wrong(self, site: Served) -> None:
         answer = site.client.get("/wrong")

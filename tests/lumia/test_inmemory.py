@@ -263,7 +263,7 @@ def test_a_lane_is_let_go_when_the_tree_has_ended(transport: InMemoryTransport) 
     transport.commit(last, done(last))
     assert state(transport, "a") == ("finished", "done")
     assert taken(transport).run_id == "c"
-    assert transport._lanes == {}
+    assert [(one.run, one.waiting) for one in transport.lanes().lanes] == [("c", 0)]
 
 
 def test_children_inside_a_lane_run_one_by_one_and_cancelled_ones_are_passed_over(
@@ -317,12 +317,12 @@ def test_a_run_cancelled_while_it_is_executed_ends_at_its_next_commit(
     assert not transport.cancel("a", "again")
 
 
-def test_a_run_that_ends_anyway_is_not_cancelled_afterwards(transport: InMemoryTransport) -> None:
+def test_a_run_that_is_cancelled_in_its_last_step_ends_as_cancelled(transport: InMemoryTransport) -> None:
     transport.start([request("a")])
     claim = taken(transport)
     transport.cancel("a", "")
     transport.commit(claim, done(claim))
-    assert state(transport, "a") == ("finished", "done")
+    assert state(transport, "a") == ("finished", "cancelled")
 
 
 def test_a_cancelled_run_is_not_executed(transport: InMemoryTransport, clock: ManualClock) -> None:

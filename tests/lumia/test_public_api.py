@@ -15,11 +15,14 @@ import pytest
 import lumia
 
 NAMES = [
-    "Box", "LumiaError", "Retry", "__version__", "annotate", "blobs", "command", "config", "context", "cron", "effect",
-    "errors", "event", "gateway", "models", "payloads", "pipe", "recorded", "runs", "runtime", "services", "store",
-    "system", "testing", "utils", "web",
+    "Box", "LumiaError", "Rate", "Retry", "__version__", "annotate", "blobs", "command", "config", "context", "cron",
+    "effect", "errors", "event", "gateway", "lanes", "limit", "models", "payloads", "pipe", "recorded", "runs",
+    "runtime", "services", "store", "system", "testing", "utils", "web",
 ]  # fmt: skip
 
+START = (
+    "id, content, *, key, dedup, detach, delay, priority, also, cap, overflow, max_age, stale, collect, max_wait, rate"
+)
 CALLS = {
     "Box.any": "value, *, meta, destructor",
     "annotate": "**notes",
@@ -37,13 +40,15 @@ CALLS = {
     "event.consumer_re": "glob, priv, *, queue, retry, timeout, hard",
     "event.interceptor": "id, priv, *, queue, retry, timeout, hard",
     "event.interceptor_re": "glob, priv, *, queue, retry, timeout, hard",
-    "event.start": "id, content, *, key, dedup, detach, delay, priority, also",
+    "event.start": START,
+    "lanes.stale_by": "",
+    "limit": "name, rate",
     "payloads.destination": "pid, platform, kind, id",
     "payloads.parse_destination": "id_str",
     "payloads.text_of": "value",
     "pipe.on": "id, priv, *, queue, retry, timeout, hard",
     "pipe.on_re": "glob, priv, *, queue, retry, timeout, hard",
-    "pipe.start": "id, content, *, key, dedup, detach, delay, priority, also",
+    "pipe.start": START,
     "recorded": "kind, name, call, *args, **kwargs",
     "runs.cursor": "",
     "runs.result": "run_id",

@@ -486,7 +486,7 @@ def test_nothing_is_left_behind_when_all_is_done(transport: RedisTransport) -> N
     left = {key.decode() for key in redis.keys("*")}
     assert {key for key in left if not key.startswith(("lumia:r:", "lumia:b:"))} == {
         "lumia:seq", "lumia:token", "lumia:journal", "lumia:journal:bytes", PLAN_KEY, "lumia:workers",
-        "lumia:beat:last", "lumia:beat:since",
+        "lumia:beat:last", "lumia:beat:since", "lumia:stats",
     }  # fmt: skip
 
 

@@ -236,6 +236,59 @@ def detaches(content: lumia.Box[Any]) -> None:
     lumia.pipe.start("order", content, key="another lane", detach=True)
 
 
+@lumia.pipe.on("taking turns", retry=lumia.Retry(attempts=2, backoff=0.3, lane="release"))
+def takes_turns(content: lumia.Box[Any]) -> None:
+    value = content.into()
+    if value.get("file") and count_call(value["file"]) < 2:
+        raise RuntimeError("come back later")
+    note(content, value["n"])
+
+
+@lumia.event.consumer("fanned", retry=lumia.Retry(attempts=2, backoff=0.3, lane="release"))
+def fanned_fails(content: lumia.Box[Any]) -> None:
+    if count_call(content.into()["file"]) < 2:
+        raise RuntimeError("come back later")
+    note(content, content.into()["n"], "after all")
+
+
+@lumia.event.consumer("fanned", priv=-1)
+def fanned_works(content: lumia.Box[Any]) -> None:
+    note(content, content.into()["n"], "at once")
+
+
+@lumia.pipe.on("bursts")
+def sees_burst(content: lumia.Box[Any]) -> None:
+    parts = content.into()
+    scope = parts[0]["scope"]
+    lumia.store.append("seen", [[part["n"] for part in parts], content.meta], scope=scope)
+
+
+@lumia.pipe.on("late")
+def comes_late(content: lumia.Box[Any]) -> None:
+    note(content, "late by", lumia.lanes.stale_by() > 0)
+
+
+@lumia.pipe.on("starts rated")
+def starts_rated(content: lumia.Box[Any]) -> None:
+    key = "rated " + content.into()["scope"]
+    lumia.pipe.start("order", content, key=key, detach=True, rate=lumia.Rate(1, per=2.0, over="reject"))
+    note(content, "accepted")
+
+
+@lumia.pipe.on("asks for a place")
+def asks_for_a_place(content: lumia.Box[Any]) -> None:
+    name = "place " + content.into()["scope"]
+    places = [bool(lumia.limit(name, lumia.Rate(1, per=3600, burst=2))) for _ in range(3)]
+    note(content, *places)
+
+
+@lumia.pipe.on("has many children")
+def has_many_children(content: lumia.Box[Any]) -> None:
+    value = content.into()
+    for n in range(4):
+        lumia.pipe.start("lane", lumia.Box.any({**value, "n": n, "seconds": 0.3}))
+
+
 @lumia.pipe.on("counting", priv=1)
 def counts(content: lumia.Box[Any]) -> None:
     scope = content.into()["scope"]
