@@ -40,7 +40,7 @@ class DeadLetter:
 
     attempts: tries in all. time: seconds since 1970. history: the tries, oldest first; trace: the last one's traceback.
     plan: JSON text of what a retry runs, "" when that is not known any more. retry_of: "run/step" whose effects the
-    step shares, "" for its own. arc: its Box was a live resource, which is gone.
+    step shares, "" for its own. arc: its Box was a live resource, which is gone. hold: its run reaches no chat.
     """
 
     run_id: str
@@ -60,6 +60,7 @@ class DeadLetter:
     arc: bool = False
     trace: str = ""
     history: tuple[Failure, ...] = ()
+    hold: bool = False
 
     @property
     def name(self) -> str:

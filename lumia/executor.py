@@ -306,7 +306,7 @@ class Executor:
             claim.run_id, claim.step, steps[0].handler, claim.id, claim.key, reason, claim.attempt - (not done.tried),
             "" if claim.arc else claim.box, round(self._bot.clock.now(), 3), claim.root_id, flow=claim.flow,
             priority=claim.priority, plan=Plan.of(left).text, retry_of=claim.shared, arc=claim.arc, trace=done.trace,
-            history=failures,
+            history=failures, hold=claim.hold,
         )  # fmt: skip
 
 

@@ -61,7 +61,7 @@ def _request(bot: Runtime, letter: DeadLetter, run_id: str) -> RunRequest:
     return RunRequest(
         run_id, letter.flow or "pipe", letter.id, _plan(bot, letter), letter.box, key=letter.key,
         cause=f"retry/{letter.run_id}", root_id=run_id, attached=False, priority=letter.priority,
-        retry_of=letter.ledger,
+        retry_of=letter.ledger, hold=letter.hold,
     )  # fmt: skip
 
 

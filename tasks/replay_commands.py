@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import redirect_stdout
+from contextlib import redirect_stdout, suppress
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
@@ -20,6 +20,7 @@ from tasks.explain_commands import File, Group, Id, Json, Outcome, Since, Until
 
 if TYPE_CHECKING:
     from lumia.history import RunFilter
+    from lumia.journal import JournalEntry
 
 DIFFERENT = 1
 """Exit code of `--strict` when something differs, or nothing could be replayed."""
@@ -103,7 +104,19 @@ def _of_bot(runs: Sequence[str], wanted: RunFilter) -> list[RecordedTree]:
     with explain._source("") as source:
         roots = explain._roots(source.lookup, tuple(runs), wanted)
         entries = (source.lookup.history.entries(root) for root in _told(roots, len(roots), "read"))
-        return recorded(entry for tree in entries for entry in tree)
+        found = [entry for tree in entries for entry in tree]
+        more = _origins(source.lookup, recorded(found), roots)
+    return [tree for tree in recorded([*found, *more]) if tree.root_id in set(roots)]
+
+
+def _origins(lookup: Lookup, trees: Iterable[RecordedTree], roots: Sequence[str]) -> list[JournalEntry]:
+    """Return the entries of the runs whose dead letters were retried as some of `trees`, as far as they are known."""
+    found: list[JournalEntry] = []
+    for origin in {tree.origin for tree in trees} - {""}:
+        with suppress(UnknownRunError):
+            root = lookup.one(origin).root_id
+            found += lookup.history.entries(root) if root not in roots else []
+    return found
 
 
 def _told(items: Iterable[T], number: int, verb: str) -> Iterator[T]:

@@ -19,7 +19,7 @@ from lumia.ports import Claim, Commit, RunRequest
 from lumia.replay import compare
 from lumia.replay.difference import DECISION, OUTPUT, RECORD, Difference, TreeReplay, Usage
 from lumia.replay.guard import alone
-from lumia.replay.records import RecordedRun, RecordedTree, is_outside, numbered, readable, unusable
+from lumia.replay.records import RETRY, RecordedRun, RecordedTree, is_outside, numbered, readable, unusable
 from lumia.replay.stage import OfflinePlayer, PinnedClock, StageTransport, nothing, staged
 from lumia.routes import Plan, RouteTable
 from lumia.runtime import Runtime
@@ -37,7 +37,7 @@ class Replayer:
 
     def __init__(self, bot: Runtime, table: RouteTable) -> None:
         self.clock = PinnedClock()
-        self.stage = StageTransport(replace(bot.limits, fuse=True, batch=1), table)
+        self.stage = StageTransport(replace(bot.limits, fuse=True, batch=1, max_losses=OVERDUE), table)
         self.bot = staged(bot, self.stage, self.clock)
         self.bot.use_routes(table)
 
@@ -84,10 +84,12 @@ class Replayer:
     def _plan(self, root: RecordedRun) -> Plan:
         plan = self.bot.routes.plan(root.flow, root.id)
         first = root.tries[min(root.tries)][-1].handler if root.tries else ""
-        handlers = [step.handler for step in plan.steps]
-        if root.cause and first in handlers[1:]:  # a dead letter that was retried began at the step that had failed
-            return Plan.of(plan.steps[handlers.index(first) :])
-        return plan
+        index = next((number for number, step in enumerate(plan.steps) if step.handler == first), None)
+        if index is None or not root.cause.startswith(RETRY):
+            return plan
+        # A dead letter that is retried begins at the step that had failed; an event has gone on without it.
+        left = plan.steps[index:]
+        return Plan.of(left if left[0].kind in ("pipe", "interceptor") else left[:1])
 
     def _play(self, scene: Scene) -> None:
         self.stage.scene = scene
@@ -124,9 +126,12 @@ class Scene:
         request = self._request
         entry = self._entry(step, attempt)
         self._replayer.clock.moment = _began(entry) if entry is not None else self._replayer.clock.moment
+        before = self._tries(step).index(entry) if entry is not None else 0
+        lost = max(0, attempt - 1 - before - (request.attempt if step == 0 else 0))
         return Claim(
             request.run_id, step, 1, attempt, request.flow, request.id, request.key, request.root_id, request.cause,
             request.priority, request.plan, box, retry_of=request.retry_of, overdue=OVERDUE * is_outside(entry),
+            losses=lost,
         )  # fmt: skip
 
     def _tries(self, step: int) -> list[JournalEntry]:
@@ -247,8 +252,8 @@ class Scene:
         child = self._tree.runs.get(child_id(claim.run_id, entry.step or 0, "retry"))
         if child is not None:
             step = Plan.of([claim.plan.steps[claim.step]])
-            shared = claim.retry_of or f"{claim.run_id}/{entry.step}"
-            self.children.append(replace(_again(child, step), box=claim.box, attempt=claim.attempt, retry_of=shared))
+            tries = max(1, child.tries[min(child.tries)][0].attempt - 1) if child.tries else 1
+            self.children.append(replace(_again(child, step), box=claim.box, attempt=tries, retry_of=claim.ledger))
 
     # --- the run as a whole
 

@@ -12,11 +12,13 @@ from lumia.journal import JournalEntry
 from lumia.recording import Recording
 
 OUTSIDE = re.compile(
-    r"hung: |given up before try |handed back \d+ times|"
+    r"hung: |given up: \d+ tries were lost |handed back \d+ times|"
     r"BackendUnavailableError: |"
     r"LumiaError: \S+ (?:ran longer than its|did not end within|was not begun: )"
 )
 """Reasons of tries that ended by an event from outside, such as a time limit: their handler is not run again."""
+RETRY = "retry/"
+"""Before the run whose dead letter was retried, in a run's cause."""
 NOT_HERE = "its Box is not in the journal (a live resource, or from before what is recorded)"
 
 
@@ -77,6 +79,12 @@ class RecordedTree:
         return self.runs[self.root_id]
 
     @property
+    def origin(self) -> str:
+        """Return the run whose dead letter was retried as this tree, "" for any other tree."""
+        root = self.runs.get(self.root_id)
+        return root.cause.removeprefix(RETRY) if root is not None and root.cause.startswith(RETRY) else ""
+
+    @property
     def steps(self) -> int:
         """Return how many tries were committed in it."""
         return sum(len(tries) for run in self.runs.values() for tries in run.tries.values())
@@ -103,7 +111,17 @@ def recorded(entries: Iterable[JournalEntry]) -> list[RecordedTree]:
         run.add(entry)
         if entry.kind == "effect":
             tree.effects.append(entry)
+    for tree in trees.values():
+        _share_effects(tree, trees)
     return [trees[root] for root in sorted(trees)]
+
+
+def _share_effects(tree: RecordedTree, trees: Mapping[str, RecordedTree]) -> None:
+    """Give a retried dead letter the effects of the run it goes on from: what is done is not made again."""
+    origin = tree.origin
+    if origin:
+        shared = next((one for one in trees.values() if origin in one.runs), None)
+        tree.effects = [*(shared.effects if shared is not None else ()), *tree.effects]
 
 
 def in_order(entries: Iterable[JournalEntry]) -> list[JournalEntry]:
@@ -121,7 +139,15 @@ def unusable(tree: RecordedTree, secret: bytes) -> str:
         if root.ended:
             return "" if root.outcome == "done" else f"{root.outcome} before its first step"
         return "it has not begun yet"
-    return readable(root.box, secret)
+    return readable(root.box, secret) or _lacking_origin(tree)
+
+
+def _lacking_origin(tree: RecordedTree) -> str:
+    """Return why a retried dead letter can't be replayed when the effects it went on from are not at hand."""
+    here = {entry.run_id for entry in tree.effects}
+    if not tree.origin or tree.origin in here or all(entry.outcome != "replayed" for entry in tree.effects):
+        return ""
+    return "it is a retried dead letter, and the run whose effects it goes on from is not among these"
 
 
 def readable(box: str, secret: bytes) -> str:

@@ -289,7 +289,7 @@ end
 
 -- End a run that no worker can end with a commit of its own.
 bury = function(id, outcome, reason, keep, limit, detail)
-  local f = redis.call('HMGET', runkey(id), 'i', 'o', 'k', 'x', 'h', 'a', 'S', 'n', 'p', 'R', 'A', 'F')
+  local f = redis.call('HMGET', runkey(id), 'i', 'o', 'k', 'x', 'h', 'a', 'S', 'n', 'p', 'R', 'A', 'F', 'H')
   local root, step, attempts = f[2] or id, tonumber(f[4]) or 0, tonumber(f[6]) or 0
   local write = f[7] and note or function(...) return note_first(id, ...) end
   local entry = {r = id, o = f[2] or nil, i = f[1], k = f[3] or nil, y = reason}
@@ -297,7 +297,7 @@ bury = function(id, outcome, reason, keep, limit, detail)
     local origin, index = string.match(f[10] or '', '^(.*)/(%d+)$')
     letter(id .. '.' .. step, cjson.encode({run_id = id, step = step, handler = f[5] or '', id = f[1], key = f[3] or '',
       error = detail or reason, attempts = attempts, box = redis.call('GET', boxkey(id)) or '', time = clock() / 1000, root_id = root,
-      flow = f[8] or 'pipe', priority = tonumber(f[9]) or NORMAL, arc = f[11] == '1',
+      flow = f[8] or 'pipe', priority = tonumber(f[9]) or NORMAL, arc = f[11] == '1', hold = f[13] == '1',
       retry_of = origin and origin .. '/' .. string.format('%d', index + step) or '', history = f[12] and cjson.decode(f[12]) or nil}))
     entry.n, entry.x, entry.h, entry.a = 'dead', step, f[5] or nil, attempts
     write(limit, cjson.encode(entry))

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lumia
+from lumia import revival
 from lumia.replay import recorded
 from tests.lumia.replay import scripted
 from tests.lumia.replay.scripted import replayed, told, trees
@@ -282,3 +283,34 @@ def test_what_it_costs_is_summed_then_and_now() -> None:
         (done,) = replayed(found, bot)
     assert told(done) == [("cost", "cost", 0.5, 0.25), ("cost", "tokens_in", 6, 3)]
     assert (done.recorded.cost, done.replayed.cost) == (0.5, 0.25)
+
+
+def test_tries_that_were_lost_with_their_worker_use_up_no_try_in_a_replay_either() -> None:
+    with scripted.bot() as bot:
+        bot.start("said", {"tag": "lost", "first": [["fail until", 3], ["next"]]})
+        bot.settle(30)
+        # As if the first claim of the step had died with its worker: what was committed are tries two to four.
+        entries = [
+            scripted.changed(entry, attempt=entry.attempt + 1)
+            if entry.kind in ("step", "effect") and entry.handler == "test.first"
+            else entry
+            for entry in scripted.journal(bot)
+        ]
+        (done,) = replayed(recorded(entries), bot)
+    assert (done.differences, done.steps) == ([], 4)
+
+
+def test_a_retried_dead_letter_goes_on_from_the_effects_of_its_first_run() -> None:
+    with scripted.bot() as bot:
+        script = {"tag": "dead", "first": [["next"]], "second": [["effect", "a", "one"], ["fail until", 4]]}
+        bot.start("said", script)
+        bot.settle(30)
+        again = revival.retry(bot.runtime, bot.dead[0])
+        bot.settle(30)
+        found = trees(bot)
+        done = {one.root_id: one for one in replayed(found, bot)}
+        alone = recorded(e for e in scripted.journal(bot) if e.run_id == again)
+        (skipped,) = replayed(alone, bot)
+    assert [one.differences for one in done.values()] == [[], []]
+    assert done[again].steps == 1
+    assert "retried dead letter" in skipped.skipped

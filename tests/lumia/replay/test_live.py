@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 import lumia
+from lumia import revival
 from lumia.errors import PayloadError
+from lumia.held import HELD
 from lumia.marks import MAX_NAME
 from lumia.replay import recorded
 from lumia.replay.live import lane, restart
@@ -67,3 +69,28 @@ def test_a_lane_keeps_its_end_and_fits() -> None:
     long = "x" * MAX_NAME + ":group-7"
     assert len(lane(long)) == MAX_NAME
     assert lane(long).endswith(":group-7")
+
+
+def test_a_dead_letter_of_a_run_with_held_sends_holds_them_when_it_is_retried() -> None:
+    working: list[bool] = []
+
+    @lumia.pipe.on("said", retry=1)
+    def said(box: lumia.Box[Any]) -> None:
+        if not working:
+            raise RuntimeError("not yet")
+        lumia.event.start("msg.send, dest=1.console.private-ann", lumia.Box.any("hi"))
+
+    with scripted.bot(said, scripted.delivers) as bot:
+        bot.start("said", {})
+        list(restart(bot.runtime, trees(bot), send=False, rate=1000))
+        bot.settle()
+        working.append(True)
+        letter = next(letter for letter in bot.dead if letter.hold)
+        again = revival.retry(bot.runtime, letter)
+        bot.settle()
+        run = bot.transport.run(again)
+        assert run is not None
+        (sent,) = run.children
+        send = bot.transport.run(sent)
+        assert send is not None
+        assert (send.outcome, send.reason) == ("stopped", HELD)

@@ -2,45 +2,41 @@
 
 from __future__ import annotations
 
-import os
+import json
+import subprocess
+import sys
+import threading
 from typing import Any
 
-import pytest
+from lumia.paths import base
+from tests.lumia.replay import forked
 
-import lumia
-from lumia.errors import ReplayError
-from lumia.replay.parallel import replay_all
-from tests.lumia.replay import scripted
-from tests.lumia.replay.scripted import trees
+
+def fresh(name: str, jobs: int, count: int) -> Any:
+    """Replay in a process of its own: this one has threads of other tests, and so forks none."""
+    command = [sys.executable, "-m", "tests.lumia.replay.forked", name, str(jobs), str(count)]
+    return json.loads(subprocess.run(command, cwd=base(), check=True, capture_output=True, timeout=60).stdout)
 
 
 def test_every_tree_is_replayed_once_by_processes_of_their_own() -> None:
-    @lumia.pipe.on("where")
-    def where(box: lumia.Box[Any]) -> None:
-        lumia.annotate(process=os.getpid())
-
-    with scripted.bot(where) as bot:
-        for number in range(9):
-            bot.start("where", number)
-        found = trees(bot)
-        done = list(replay_all(bot.runtime, bot.table, found, jobs=3))
-
-    assert sorted(one.root_id for one in done) == sorted(tree.root_id for tree in found)
-    processes = {difference.replayed for one in done for difference in one.differences}
-    assert len(processes) == 3
-    assert os.getpid() not in processes
+    told = fresh("where", jobs=3, count=9)
+    assert told["replayed"] == told["recorded"]
+    assert len(told["recorded"]) == 9
+    assert len(told["processes"]) == 3
+    assert told["parent"] not in told["processes"]
 
 
 def test_a_handler_that_kills_its_process_is_an_error_that_names_the_way_out() -> None:
-    parent = os.getpid()
+    assert "--jobs 1" in fresh("deadly", jobs=2, count=2)["error"]
 
-    @lumia.pipe.on("deadly")
-    def deadly(box: lumia.Box[Any]) -> None:
-        if os.getpid() != parent:
-            os._exit(1)
 
-    with scripted.bot(deadly) as bot:
-        for number in range(2):
-            bot.start("deadly", number)
-        with pytest.raises(ReplayError, match="--jobs 1"):
-            list(replay_all(bot.runtime, bot.table, trees(bot), jobs=2))
+def test_a_process_with_other_threads_is_not_forked() -> None:
+    end = threading.Event()
+    other = threading.Thread(target=end.wait)
+    other.start()
+    try:
+        told = forked.replayed("deadly", jobs=2, count=2)
+    finally:
+        end.set()
+        other.join()
+    assert told["replayed"] == told["recorded"]

@@ -61,7 +61,7 @@ def test_what_is_missing_of_a_tree_is_named() -> None:
 def test_tries_that_a_limit_or_a_lost_worker_ended_are_from_outside() -> None:
     reasons = {
         "hung: not done within its 60 s, tried 1 time": True,
-        "given up before try 4: the tries before it were lost with their workers, or hung": True,
+        "given up: 3 tries were lost with their workers": True,
         "LumiaError: p.a ran longer than its 5 s and was cancelled": True,
         "ValueError: hung: up": False,
     }
