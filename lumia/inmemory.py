@@ -168,8 +168,12 @@ class InMemoryTransport(LedgerPort):
         self._end(run, outcome, reason)
 
     def _postpone(self, run: Run, delay: float) -> None:
-        run.state, run.due = "delayed", self.clock.monotonic() + delay
-        heapq.heappush(self._delayed, (run.due, next(self._counter), run.request.run_id))
+        run.state, run.due, run.place = "delayed", self.clock.monotonic() + delay, self.number()
+        heapq.heappush(self._delayed, (run.due, run.place, run.request.run_id))
+
+    def number(self) -> int:
+        """Return a number larger than any before (for `Lanes`)."""
+        return next(self._counter)
 
     # --- executing
 
@@ -190,12 +194,12 @@ class InMemoryTransport(LedgerPort):
 
     def _move(self) -> None:
         while self._delayed and self._delayed[0][0] <= self.clock.monotonic():
-            due, number, run_id = heapq.heappop(self._delayed)
+            due, place, run_id = heapq.heappop(self._delayed)
             run = self._runs.get(run_id)
             if run is None or run.state != "delayed":
                 continue
-            if run.due > due:  # its burst has grown since
-                heapq.heappush(self._delayed, (run.due, number, run_id))
+            if (run.due, run.place) > (due, place):  # its burst has grown since
+                heapq.heappush(self._delayed, (run.due, run.place, run_id))
             else:
                 self._lanes.enter(run)
 

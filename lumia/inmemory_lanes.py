@@ -42,6 +42,9 @@ class World(Protocol):
     def drop(self, run: Run, outcome: str, reason: str) -> None:
         """End a run that nobody executes."""
 
+    def number(self) -> int:
+        """Return a number larger than any before."""
+
 
 class Lanes:
     """Every lane that is not idle; an idle one leaves nothing behind."""
@@ -107,6 +110,7 @@ class Lanes:
         run.guests.add(request.run_id)
         if run.state == "delayed":
             run.due = max(run.slot, min(self._now() + request.lane.collect, run.burst_end))
+            run.place = self._world.number()
         self.totals["collected"] += 1
         return run
 

@@ -126,7 +126,7 @@ local function make_lanes()
     local host, lo, last = lane.burst(r, wire)
     if not host then return nil end
     redis.call('SETRANGE', boxkey(host), redis.call('STRLEN', boxkey(host)) - 2, ',' .. wire .. ']}')
-    if last then redis.call('ZADD', P .. 'delayed', math.max(lo.sl or 0, math.min(clock() + r.lo.co, last)), host) end
+    if last then put_off(host, math.max(lo.sl or 0, math.min(clock() + r.lo.co, last))) end
     redis.call('SET', P .. 'jn:' .. r.r, host, 'PX', JOINED_MS)
     if r.dd then redis.call('SET', P .. 'dd:' .. r.dd, host, 'PX', window) end
     note(limit, cjson.encode({n = 'join', r = host, i = r.i, k = r.k,

@@ -174,9 +174,15 @@ local function step_aside(id, lane)
   end
 end
 
+-- Note when a run is due (ms). Of those due at the same moment the first one goes first: each gets a fraction of its own.
+local function put_off(id, due)
+  local last = redis.call('ZREVRANGEBYSCORE', P .. 'delayed', '(' .. due + 1, due, 'WITHSCORES', 'LIMIT', 0, 1)
+  redis.call('ZADD', P .. 'delayed', last[2] and last[2] + 1 / 4096 or due, id)
+end
+
 local function postpone(id, delay)
   redis.call('HSET', runkey(id), 's', 'd')
-  redis.call('ZADD', P .. 'delayed', clock() + delay, id)
+  put_off(id, clock() + delay)
 end
 
 -- Wait: at the end of a list, or, for a run that had its turn before (`L` is r or I), in front of all that had not.
@@ -243,7 +249,7 @@ release = function(key)
 end
 
 local function move_due()
-  local due = redis.call('ZRANGEBYSCORE', P .. 'delayed', '-inf', clock(), 'LIMIT', 0, 100)
+  local due = redis.call('ZRANGEBYSCORE', P .. 'delayed', '-inf', '(' .. clock() + 1, 'LIMIT', 0, 100)
   for _, id in ipairs(due) do
     redis.call('ZREM', P .. 'delayed', id)
     if redis.call('HGET', runkey(id), 's') == 'd' then enter(id) end

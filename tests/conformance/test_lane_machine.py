@@ -61,7 +61,7 @@ class Both:
         self.clock = ManualClock()
         self.memory = InMemoryTransport(LIMITS, self.clock)
         self.redis = RedisTransport(connect(url), worker="host:1:aa", limits=LIMITS)
-        self.redis._run = Pinned(self.redis.redis, self.redis.prefix)
+        self.pinned = self.redis._run = Pinned(self.redis.redis, self.redis.prefix)
         self.raw: Any = self.redis.redis
         self.raw.flushdb()
         self.move(0.0)
@@ -158,6 +158,7 @@ class Lanes(RuleBasedStateMachine):
         try:
             self.finish()
         finally:
+            self.both.pinned.close()
             self.both.redis.close()
 
     # --- what may happen
