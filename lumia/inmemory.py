@@ -9,7 +9,7 @@ import heapq
 import itertools
 import threading
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -18,12 +18,11 @@ from lumia.dead import MAX_LETTERS, DeadFilter, DeadLetter
 from lumia.errors import PayloadError, RunTimeoutError, StaleClaimError, StaleRoutesError, UnknownRunError
 from lumia.history import MemoryHistory
 from lumia.inmemory_effects import Ledger, LedgerPort
-from lumia.inmemory_lanes import Lanes
+from lumia.inmemory_lanes import LanePort, Lanes
 from lumia.inmemory_ready import Ready
 from lumia.inmemory_run import Run
 from lumia.inmemory_store import Values
 from lumia.journal import JournalEntry, clean
-from lumia.lanes import LaneReport, Rate, Verdict
 from lumia.ports import (
     ANY,
     Claim,
@@ -46,7 +45,7 @@ MAX_FINISHED = 20_000
 """Finished runs that are kept at most, however short the time they are to be kept."""
 
 
-class InMemoryTransport(LedgerPort):
+class InMemoryTransport(LedgerPort, LanePort):
     """Implements `lumia.ports.Transport`. Safe for threads; nothing outlives the object."""
 
     def __init__(self, limits: Limits | None = None, clock: Clock | None = None) -> None:
@@ -310,11 +309,6 @@ class InMemoryTransport(LedgerPort):
             run = self._runs.get(run_id)
             return None if run is None else run.record()
 
-    def lane_holder(self, key: str) -> str:
-        """Return the run whose tree is served in a lane, "" when none is."""
-        with self._changed:
-            return self._lanes.holder(key)
-
     def wait(self, run_id: str, timeout: float) -> RunRecord:
         """Wait until a run's tree has finished."""
         with self._changed:
@@ -330,36 +324,17 @@ class InMemoryTransport(LedgerPort):
         """End a run and its attached children as cancelled, at their next commit or at once."""
         with self._changed:
             self._found(run_id)
-            tree = list(self._tree(run_id))
+            tree = list(self._lanes.left_of(run_id))
             for run in tree:
                 self._cancel(run, clean(reason) or "cancelled")
             self._changed.notify_all()
             return bool(tree)
-
-    def _tree(self, run_id: str) -> Iterator[Run]:
-        """Yield what has not ended of a run's tree, the youngest first: none gets its turn because another has left."""
-        run = self._runs[run_id]
-        for child in reversed(run.children):
-            if child in self._runs and self._runs[child].request.attached:
-                yield from self._tree(child)
-        if run.state not in ("ended", "finished"):
-            yield run
 
     def _cancel(self, run: Run, reason: str) -> None:
         if run.state == "claimed":
             run.cancelled = reason
         else:
             self._end(run, "cancelled", reason)
-
-    def lanes(self, pattern: str = "*", limit: int = 1000) -> LaneReport:
-        """Return the lanes that are not idle and whose key matches, and the totals of all."""
-        with self._changed:
-            return self._lanes.report(pattern, limit)
-
-    def limit(self, name: str, rate: Rate) -> Verdict:
-        """Count one more under `name` if `rate` allows it now."""
-        with self._changed:
-            return self._lanes.limit(name, rate)
 
     def _is_live(self, run_id: str, step: int, token: int) -> bool:
         run = self._runs.get(run_id)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import Protocol
 
@@ -286,6 +287,15 @@ class Lanes:
         if not lane:
             del lanes[run.request.key]
 
+    def left_of(self, run_id: str) -> Iterator[Run]:
+        """Yield what has not ended of a run's tree, the youngest first: none gets its turn because another has left."""
+        run = self._runs[run_id]
+        for child in reversed(run.children):
+            if child in self._runs and self._runs[child].request.attached:
+                yield from self.left_of(child)
+        if run.state not in ("ended", "finished"):
+            yield run
+
     # --- asking
 
     def report(self, pattern: str, limit: int) -> LaneReport:
@@ -305,6 +315,28 @@ class Lanes:
 
     def _now(self) -> float:
         return self._world.clock.monotonic()
+
+
+class LanePort:
+    """The lanes' part of `InMemoryTransport`."""
+
+    _changed: threading.Condition
+    _lanes: Lanes
+
+    def lane_holder(self, key: str) -> str:
+        """Return the run whose tree is served in a lane, "" when none is."""
+        with self._changed:
+            return self._lanes.holder(key)
+
+    def lanes(self, pattern: str = "*", limit: int = 1000) -> LaneReport:
+        """Return the lanes that are not idle and whose key matches, and the totals of all."""
+        with self._changed:
+            return self._lanes.report(pattern, limit)
+
+    def limit(self, name: str, rate: Rate) -> Verdict:
+        """Count one more under `name` if `rate` allows it now."""
+        with self._changed:
+            return self._lanes.limit(name, rate)
 
 
 def _burst(request: RunRequest) -> tuple[str, str, str, bool]:

@@ -16,8 +16,9 @@ class Run:
     pending: 1 for its own steps, and 1 for each attached child that has not finished. holds: it is the one in its lane.
     last: (step, token) of the last commit, and the answer it was given. unopened: no entry has told its first Box yet.
     due: when it goes on if it is delayed; place: of those due at once the lowest goes first. began_with: its first Box,
-    with what has joined its burst; guests: the requests that did; burst_end: when nothing may join any more, 0 for no burst; slot: when its rate allows it.
-    returning: it comes back to the front of its lane. stale: seconds over its max_age.
+    with what has joined its burst; guests: the requests that did; burst_end: when nothing may join any more, 0 for no
+    burst; slot: when its rate allows it. returning: it comes back to the front of its lane. stale: seconds over its
+    max_age.
     """
 
     request: RunRequest
