@@ -46,6 +46,10 @@ class StepListener:
     def ended(self, claim: Claim, step: PlanStep, outcome: str, error: str, seconds: float) -> None:
         """A step was committed; error is its traceback when the handler raised."""
 
+    def goes_on(self) -> bool:
+        """Tell whether the process may take another run after this one, as far as this listener is concerned."""
+        return True
+
 
 @dataclass
 class _Result:
@@ -143,7 +147,9 @@ class Executor:
         step = done.context.step
         done.trace = self._shown(done.trace)
         try:
-            follower = self._commit(claim, step, done, seconds, batch is not None and batch.goes_on())
+            follower = self._commit(
+                claim, step, done, seconds, batch is not None and batch.goes_on() and listener.goes_on()
+            )
         except StaleClaimError as error:
             self._bot.log.warning("discarded a stale result: %s", error)
             listener.ended(claim, step, "stale", str(error), seconds)

@@ -39,6 +39,7 @@ app.conf.update(
     accept_content=["json"],
     task_acks_late=False,
     worker_pool="tasks.pool:TaskPool",
+    worker_consumer="tasks.consumer:Consumer",
     worker_disable_prefetch=True,
     worker_prefetch_multiplier=1,
     worker_send_task_events=True,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from celery.concurrency import thread
@@ -19,6 +20,13 @@ class TaskPool(thread.TaskPool):
     """
 
     _hub: Any = None
+    has_room: Callable[[], bool] = staticmethod(lambda: True)
+    """Whether a message that is taken now would be executed at once; set by the worker."""
+
+    @property
+    def num_processes(self) -> int:
+        """Return how many messages may be taken: with `worker_disable_prefetch` Celery asks before each one."""
+        return int(self.limit) if self.has_room() else 0
 
     def register_with_event_loop(self, loop: Any) -> None:
         """Remember the event loop to be woken."""
@@ -27,7 +35,10 @@ class TaskPool(thread.TaskPool):
     def on_apply(self, *args: Any, **kwargs: Any) -> Any:
         """Run a task in a thread."""
         result = super().on_apply(*args, **kwargs)
-        hub = self._hub
-        if hub is not None:
-            result.f.add_done_callback(lambda _: hub.call_soon(_nothing))
+        result.f.add_done_callback(lambda _: self.wake())
         return result
+
+    def wake(self) -> None:
+        """Let the event loop look whether a message may be taken."""
+        if self._hub is not None:
+            self._hub.call_soon(_nothing)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from lumia.executor import StepListener
@@ -22,6 +22,8 @@ PAUSE_SECONDS = 0.005
 """How long the one in front may stay at a step before the others stop waiting for it."""
 LONGEST_SECONDS = 0.5
 """How long a message waits for a turn at most, however quickly it moves."""
+PATIENCE_SECONDS = 0.05
+"""How long a message waits before the process that has the turn takes no further run into its batch."""
 SLOW_SECONDS = 0.003
 """A handler that takes longer is executed without the turn."""
 
@@ -33,16 +35,19 @@ class Turns:
         self._turn = threading.Lock()
         self._front = threading.Lock()
         self._moves = 0
+        self._since = 0.0
         self._usual: dict[str, float] = {}
+        self.freed: Callable[[], None] = lambda: None
+        """Called by a thread that need not wait any longer."""
 
     @contextmanager
-    def over(self, listener: StepListener) -> Iterator[StepListener]:
-        """Take the turn for a message, and return a listener that leaves it where a step takes long."""
-        holder = _Holder(self, listener)
+    def share(self) -> Iterator[Share]:
+        """Take the turn for a message; at the end it is given back."""
+        mine = Share(self)
         try:
-            yield holder
+            yield mine
         finally:
-            holder.leave()
+            mine.leave()
 
     def take(self) -> bool:
         """Wait for the turn; False when it is better to go on without it."""
@@ -51,6 +56,7 @@ class Turns:
         until = time.monotonic() + LONGEST_SECONDS
         if not self._front.acquire(timeout=LONGEST_SECONDS):
             return False
+        self._since = time.monotonic()
         try:
             while time.monotonic() < until:
                 seen = self._moves
@@ -61,11 +67,17 @@ class Turns:
             return False
         finally:
             self._front.release()
+            self.freed()
 
     @property
     def awaited(self) -> bool:
         """Whether a thread waits for the turn."""
         return self._front.locked()
+
+    @property
+    def overdue(self) -> bool:
+        """Whether a thread has waited so long that a batch should end."""
+        return self._front.locked() and time.monotonic() - self._since > PATIENCE_SECONDS
 
     def leave(self) -> None:
         """Give the turn to the next thread."""
@@ -85,14 +97,21 @@ class Turns:
         self._usual[handler] = seconds if usual is None else 0.75 * usual + 0.25 * seconds
 
 
-class _Holder(StepListener):
-    """One message's share of the turn."""
+class Share(StepListener):
+    """One message's share of the turn, which it leaves where a step takes long."""
 
-    def __init__(self, turns: Turns, listener: StepListener) -> None:
-        self._turns, self._listener = turns, listener
+    def __init__(self, turns: Turns) -> None:
+        self._turns = turns
+        self._listener = StepListener()
         self._has = turns.take()
 
+    def over(self, listener: StepListener) -> StepListener:
+        """Return the listener of the message's steps, which tells `listener` all it hears."""
+        self._listener = listener
+        return self
+
     def leave(self) -> None:
+        """Give the turn back, if this message has it."""
         if self._has:
             self._has = False
             self._turns.leave()
@@ -108,3 +127,6 @@ class _Holder(StepListener):
     def ended(self, claim: Claim, step: PlanStep, outcome: str, error: str, seconds: float) -> None:
         self._turns.learn(step.handler, seconds)
         self._listener.ended(claim, step, outcome, error, seconds)
+
+    def goes_on(self) -> bool:
+        return self._listener.goes_on() and not (self._has and self._turns.overdue)

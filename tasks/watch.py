@@ -63,6 +63,9 @@ class _Watching(StepListener):
         self._watch.end()
         self._listener.ended(claim, step, outcome, error, seconds)
 
+    def goes_on(self) -> bool:
+        return self._listener.goes_on()
+
 
 def leave_to_be_replaced() -> None:
     """End this process because its threads hang; its drain is short, since it would wait for just those threads."""

@@ -22,6 +22,7 @@ from tasks.archive.thread import ArchiveThread
 from tasks.backend import redis_url, worker_name
 from tasks.events import TaskEvents
 from tasks.keeper import BEAT_SECONDS, Keeper, look_once_more
+from tasks.pool import TaskPool
 from tasks.queues import add_consumer, consume, shared
 from tasks.transport import RedisTransport, connect
 from tasks.turns import Turns
@@ -124,6 +125,9 @@ class LumiaWorker:
         timer: a thread of its own would be copied, locks held, into children that are forked later.
         """
         self._consumer = consumer
+        if isinstance(consumer.pool, TaskPool):
+            consumer.pool.has_room = lambda: not self._turns.awaited
+            self._turns.freed = consumer.pool.wake
         if self._keeper is None:
             self._glance = RedisTransport(connect(redis_url(self.bot.root), timeout=1.0, tries=0), worker="main")
             consumer.timer.call_repeatedly(BEAT_SECONDS, self._refresh_in_main)
@@ -158,16 +162,17 @@ class LumiaWorker:
         Raises `StepFailed` when the delivered step failed.
         """
         bot = self.bot
-        with bot.activated():
+        with bot.activated(), self._turns.share() as turn:
             claim = self.transport.claim(run_id, step, seq)
             if claim is None:
                 return "dropped: committed or claimed elsewhere"
             events = TaskEvents(self._dispatcher(hostname), claim)
             try:
                 if self._alone.wants(claim, bot.limits):
+                    turn.leave()
                     self._alone.execute(bot, claim, events)
                 else:
-                    with self._turns.over(events) as quick, self._watch.over(quick, bot.limits) as listener:
+                    with self._watch.over(turn.over(events), bot.limits) as listener:
                         bot.executor.process(claim, listener)
             finally:
                 events.send()

@@ -1,0 +1,34 @@
+"""Celery's consumer, with task events published ten times a second instead of one by one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from celery.worker.consumer import Consumer as CeleryConsumer
+
+FLUSH_SECONDS = 0.1
+
+
+class Consumer(CeleryConsumer):
+    """Celery publishes its buffered task events at the next turn of the event loop, and each time makes a client for it.
+
+    Under load that is a publication per event and took a third of a worker's time. Here they wait for the next of ten
+    moments a second; a full buffer is published at once, as before.
+    """
+
+    _flushing = False
+
+    def on_send_event_buffered(self) -> None:
+        """Note that there is something to be published."""
+        if not self._flushing:
+            self._flushing = True
+            self.timer.call_repeatedly(FLUSH_SECONDS, self._flush)
+
+    def _flush(self) -> None:
+        if self.event_dispatcher and self.event_dispatcher.enabled:
+            self.event_dispatcher.flush()
+
+    def shutdown(self) -> Any:
+        """Publish what is left before the connections go."""
+        self._flush()
+        return super().shutdown()
