@@ -17,13 +17,19 @@ class Consumer(CeleryConsumer):
     """
 
     event_dispatcher: Any
-    _flushing = False
+    _flushing: Any = None
 
     def on_send_event_buffered(self) -> None:  # type: ignore[override]  # nobody uses what Celery's stubs say it returns
         """Note that there is something to be published."""
-        if not self._flushing:
-            self._flushing = True
-            self.timer.call_repeatedly(FLUSH_SECONDS, self._flush)
+        if self._flushing is None:
+            self._flushing = self.timer.call_repeatedly(FLUSH_SECONDS, self._flush)
+
+    def on_close(self) -> Any:
+        """Give the timer up with the connection; the next event makes a new one."""
+        if self._flushing is not None:
+            self._flushing.cancel()
+            self._flushing = None
+        return super().on_close()
 
     def _flush(self) -> None:
         if self.event_dispatcher and self.event_dispatcher.enabled:
