@@ -240,8 +240,9 @@ class InMemoryTransport(LedgerPort, LanePort):
         if commit.dead is not None:
             self._dead.append(commit.dead)
             self._log(_dead_entry(claim, commit.dead))
+        cancelled = run.cancelled and (commit.action != "end" or commit.dead is None)
         for child in commit.children:
-            if self._known(child) is None:
+            if not (cancelled and child.retry_of) and self._known(child) is None:
                 self._begin(child, run.cancelled)
         return self._follow(run, commit)
 
@@ -265,7 +266,7 @@ class InMemoryTransport(LedgerPort, LanePort):
     def _again(self, run: Run, commit: Commit) -> Claim | None:
         if commit.action == "handback":
             run.attempt -= 1
-            run.handbacks += 1
+            run.handbacks += not commit.free
         if run.request.arc:
             return self._claim(run)
         if commit.release:

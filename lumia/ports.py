@@ -136,7 +136,7 @@ class Commit:
     action: next, end, retry or handback (another worker shall take it). box: new wire text or None when unchanged.
     record: the step's line in the run record. fuse: this process executes the next step at once. batch: it takes the
     queue's next run when this one has ended. failures: every try of the step so far, for the one to come.
-    release: a retry lets the lane's next run go ahead.
+    release: a retry lets the lane's next run go ahead. free: a handback that does not count as one.
     """
 
     action: str
@@ -154,6 +154,7 @@ class Commit:
     batch: bool = False
     failures: tuple[Failure, ...] = ()
     release: bool = False
+    free: bool = False
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,7 @@ def cleaned(value: Any, redact: Redact, name: str = "") -> tuple[Any, bool]:
     joined = "\n".join(_texts(found))
     if redact(joined) == joined:
         return found, changed
-    return _each(found, redact), True
+    return _redacted(found, redact), True
 
 
 def cleaned_stored(value: Any, redact: Redact, name: str = "") -> tuple[Any, bool]:
@@ -112,6 +112,15 @@ def _texts(value: Any) -> Iterator[str]:
     elif isinstance(value, list | tuple):
         for item in value:
             yield from _texts(item)
+
+
+def _redacted(value: Any, redact: Callable[[str], str]) -> Any:
+    """Return data with the known secrets taken out of every text, names included."""
+    if isinstance(value, Mapping):
+        return {redact(key) if isinstance(key, str) else key: _redacted(item, redact) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_redacted(item, redact) for item in value]
+    return redact(value) if isinstance(value, str) else value
 
 
 def _each(value: Any, change: Callable[[str], Any]) -> Any:

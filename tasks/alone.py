@@ -65,7 +65,9 @@ def _hand_back(bot: Runtime, claim: Claim) -> None:
     handler = claim.plan.steps[claim.step].handler
     entry = JournalEntry("step", claim.run_id, claim.root_id, claim.id, claim.key, claim.step, handler)
     try:
-        bot.transport.commit(claim, Commit("handback", StepRecord(handler, "handback"), entry, delay=PAUSE_SECONDS))
+        bot.transport.commit(
+            claim, Commit("handback", StepRecord(handler, "handback"), entry, delay=PAUSE_SECONDS, free=True)
+        )
     except StaleClaimError as error:
         bot.log.warning("discarded a stale result: %s", error)
 
@@ -102,7 +104,7 @@ def _told(bot: Runtime, claim: Claim, step: PlanStep) -> tuple[dict[str, str] | 
         child.wait()
         child.stdin.close()
         child.stdout.close()
-    return (json.loads(told), "") if told else (None, "hung" if hung else _ending(child.returncode))
+    return (json.loads(told), "") if told.endswith(b"\n") else (None, "hung" if hung else _ending(child.returncode))
 
 
 def _ended(child: subprocess.Popen[bytes]) -> bool:

@@ -47,7 +47,7 @@ from tasks.archive.measures import measure
 from tasks.archive.reader import ArchiveHistory
 from tasks.connection import TimedConnection
 from tasks.history import StreamHistory
-from tasks.ledger import KEEP_SECONDS, LedgerPort
+from tasks.ledger import LedgerPort
 from tasks.scripts import Scripts, bound
 
 PREFIX = "lumia:"
@@ -56,6 +56,14 @@ FRESH_SECONDS = 5.0
 PATIENCE_SECONDS = 60.0
 """How long a process that has work at stake waits for Redis to come back."""
 PAUSE_SECONDS = 0.5
+REFUSALS = {
+    "OOM": "raise its maxmemory, or lower [journal] hard_bytes",
+    "MISCONF": "free disk space on its machine",
+    "READONLY": "point LUMIA_REDIS_URL at the primary",
+    "LOADING": "it reads its data; try again soon",
+    "BUSY": "a script takes long; try again soon",
+}
+"""What a server answers that can't write now, and the way out."""
 _AWAY = (RedisConnectionError, RedisTimeoutError, OSError)
 
 
@@ -95,8 +103,8 @@ class RedisTransport(LedgerPort):
                 "it may be sent again"
             ) from error
         except ResponseError as error:
-            if any(word in str(error) for word in ("OOM", "MISCONF", "READONLY", "LOADING", "BUSY")):
-                raise BackendUnavailableError(f"Redis refuses to write: {error}") from error
+            if way_out := next((text for word, text in REFUSALS.items() if word in str(error)), ""):
+                raise BackendUnavailableError(f"Redis refuses to write: {error}; {way_out}") from error
             raise
 
     def _insist(self, script: str, *args: Any) -> Any:
@@ -167,7 +175,8 @@ class RedisTransport(LedgerPort):
             text = self._asked("get", self._key("plan", digest.decode()))
             if text is None:
                 raise UnknownRunError(
-                    f"plan {digest.decode()} is not in Redis; was the database emptied under the bot?"
+                    f"plan {digest.decode()} is not in Redis; was the database emptied under the bot? "
+                    "`lumia dead retry` plans it anew"
                 )
             plan = self._plans[digest] = Plan.parse(text.decode())
         return plan
@@ -361,9 +370,8 @@ class RedisTransport(LedgerPort):
         return bool(self.call("dead", *self._taking(letter, entry))[0] == b"ok")
 
     def _taking(self, letter: DeadLetter, entry: JournalEntry) -> list[Any]:
-        ledger, keep = letter.ledger.rpartition("/")[0], int(self.limits.keep_runs * 1000)
-        head = [letter.name, entry.dump(), self.limits.journal_bytes, letters.call_id()]
-        return [*head, ledger, KEEP_SECONDS, keep]
+        keep = int(self.limits.keep_runs * 1000)
+        return [letter.name, entry.dump(), self.limits.journal_bytes, letters.call_id(), keep]
 
     def health(self) -> Health:
         """Tell whether the transport works; never raises."""

@@ -114,6 +114,8 @@ def commit(claim: Claim, done: Commit, limits: Limits, worker: str) -> str:
             found["fuse"] = 1
     if done.release:
         found["rl"] = 1
+    if done.free:
+        found["wt"] = 1
     if done.dead is not None:
         found |= {"dead": packed(done.dead), "jd": _dead_entry(claim, done.dead).dump()}
     return _dumps(found)

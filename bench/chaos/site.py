@@ -36,7 +36,7 @@ SETTINGS = """
 [worker]
 concurrency = {threads}
 step_timeout = 20.0
-max_attempts = 3
+max_losses = 3
 drain = 10.0
 [dedup]
 window = 7200

@@ -182,8 +182,8 @@ class Archiver:
 
     def _drop(self, file: SpillFile) -> None:
         with suppress(ValueError):
-            rows = file.rows()
-            self._stream.note(_gap(rows, file.size))
+            if rows := file.rows():
+                self._stream.note(_gap(rows, file.size))
         self._stream.alarm(
             FULL, f"journal files reached {self._settings.spill_bytes} bytes: {stretch(file)} was dropped",
             "start the database, or raise [journal] spill_bytes",

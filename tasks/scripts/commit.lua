@@ -46,6 +46,11 @@ local function answer(text)
 end
 
 local cancelled = f[6] and not (c.op == 'end' and c.dead)
+if cancelled and not c.j then
+  local reply = answer('ok')
+  bury(c.r, 'cancelled', f[6], c.keep, c.limit)
+  return reply
+end
 local op = c.op
 if cancelled then
   op, c.z, c.y = 'end', 'cancelled', f[6]
@@ -60,7 +65,8 @@ if c.dead then
   note(c.limit, c.jd)
 end
 for _, child in ipairs(children) do
-  if not known(child[1], c.window) then accept(child[1], child[2], c, f[6]) end
+  local in_vain = cancelled and child[1].R
+  if not in_vain and not known(child[1], c.window) then accept(child[1], child[2], c, f[6]) end
 end
 
 if op == 'next' then
@@ -82,7 +88,7 @@ if op == 'retry' or op == 'handback' then
   if c.F then change('F', c.F) end
   if op == 'handback' then
     redis.call('HINCRBY', key, 'a', -1)
-    redis.call('HINCRBY', key, 'B', 1)
+    if not c.wt then redis.call('HINCRBY', key, 'B', 1) end
   end
   if f[8] == '1' then
     redis.call('HINCRBY', key, 'a', 1)

@@ -17,8 +17,9 @@ local function compact(id)
     end
   end
   for n, child in ipairs(children) do kept[#kept + 1], kept[#kept + 2] = 'K' .. n, child end
-  -- A ledger without an end is one that a dead letter needs, for its retry.
-  if redis.call('PTTL', P .. 'fx:' .. id) ~= -1 then redis.call('DEL', P .. 'fx:' .. id) end
+  -- A ledger that outlives its run is one that a dead letter or a retry needs.
+  local ledger = redis.call('PTTL', P .. 'fx:' .. id)
+  if ledger >= 0 and ledger <= left then redis.call('DEL', P .. 'fx:' .. id) end
   redis.call('DEL', key, boxkey(id))
   redis.call('HSET', key, unpack(kept))
   if left > 0 then redis.call('PEXPIRE', key, left) end

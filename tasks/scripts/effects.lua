@@ -16,6 +16,7 @@ local function written(run, name, r)
   if r.policy ~= 'hold' then return end
   if r.state == 'intended' or r.state == 'unknown' then
     redis.call('ZADD', OPEN, 'NX', clock(), run .. ' ' .. name)
+    redis.call('ZREMRANGEBYRANK', OPEN, 0, -MAX_LETTERS - 1)
   else
     redis.call('ZREM', OPEN, run .. ' ' .. name)
   end

@@ -116,23 +116,32 @@ local function note(limit, text, ...)
     .. limit .. ' bytes', 'see that a worker runs and that its database answers or data/journal can be written; or raise [journal] hard_bytes')
 end
 
+-- How many dead letters need the effects of a run: they are kept as long as one does, and a week longer.
+local function ledger_of(json)
+  local ok, found = pcall(cjson.decode, json)
+  return ok and (string.match(found.retry_of or '', '^(.*)/') or found.run_id) or ''
+end
+
+local function needed(ledger, by)
+  if redis.call('HINCRBY', P .. 'ledgers', ledger, by) > 0 then return redis.call('PERSIST', P .. 'fx:' .. ledger) end
+  redis.call('HDEL', P .. 'ledgers', ledger)
+  redis.call('PEXPIRE', P .. 'fx:' .. ledger, WEEK)
+end
+
+local function drop_letter(member)
+  local text = redis.call('HGET', P .. 'dl', member)
+  redis.call('HDEL', P .. 'dl', member)
+  redis.call('ZREM', P .. 'dead', member)
+  if text then needed(ledger_of(text), -1) end
+end
+
 -- Keep a dead letter; past the bound the oldest one goes, and is counted.
--- The effects of its step are kept as long as it is, so that a retry does not repeat them.
 local function letter(member, text)
-  local function ledger_of(json)
-    local ok, found = pcall(cjson.decode, json)
-    return ok and (string.match(found.retry_of or '', '^(.*)/') or found.run_id) or ''
-  end
-  redis.call('HSET', P .. 'dl', member, text)
+  if redis.call('HSET', P .. 'dl', member, text) == 1 then needed(ledger_of(text), 1) end
   redis.call('ZADD', P .. 'dead', clock(), member)
   count('dead')
-  local ledger = ledger_of(text)
-  redis.call('PERSIST', P .. 'fx:' .. ledger)
-  if redis.call('EXISTS', runkey(ledger)) == 1 then redis.call('HSET', runkey(ledger), 'E', '1') end
   while redis.call('ZCARD', P .. 'dead') > MAX_LETTERS do
-    local oldest = redis.call('ZPOPMIN', P .. 'dead')[1]
-    redis.call('PEXPIRE', P .. 'fx:' .. ledger_of(redis.call('HGET', P .. 'dl', oldest) or ''), WEEK)
-    redis.call('HDEL', P .. 'dl', oldest)
+    drop_letter(redis.call('ZRANGE', P .. 'dead', 0, 0)[1])
     count('dead dropped')
   end
 end
@@ -280,7 +289,8 @@ local function leave(id, keep)
     redis.call('PUBLISH', P .. 'done', id)
     redis.call('PEXPIRE', runkey(id), keep)
     redis.call('PEXPIRE', boxkey(id), keep)
-    if f[5] then redis.call('PERSIST', P .. 'fx:' .. id) else redis.call('PEXPIRE', P .. 'fx:' .. id, keep) end
+    -- A dead letter, or a retry that is a run of its own and may come later, needs what this one has done.
+    if redis.call('HEXISTS', P .. 'ledgers', id) == 0 then redis.call('PEXPIRE', P .. 'fx:' .. id, f[5] and WEEK or keep) end
     let_plan_go(f[4])
     id = f[3]
     if not id then return end
@@ -396,6 +406,8 @@ local function begin(r, wire, limit, keep, cancelled)
     redis.call('HSET', runkey(r.cr), 'K' .. number, id)
     if r.u then redis.call('HINCRBY', runkey(r.cr), 'g', 1) end
   end
+  local home = r.R and not r.u and string.match(r.R, '^(.*)/')
+  if home and redis.call('EXISTS', runkey(home)) == 1 then redis.call('HSET', runkey(home), 'E', '1') end
   note(limit, r.j)
   if not r.h then
     note(limit, r.je, 'b', wire)

@@ -61,7 +61,7 @@ def peer() -> Iterator[OpenAIServer]:
 
 @pytest.fixture
 def root(tmp_path: Path, peer: OpenAIServer) -> Path:
-    folder = bot_root(tmp_path / "bot", settings="max_attempts = 3")
+    folder = bot_root(tmp_path / "bot", settings="max_losses = 3")
     file = folder / "config" / "lumia.toml"
     file.write_text(file.read_text() + f'[models.main]\nmodel = "openai-chat:any"\nbase_url = "{peer.url}"\n')
     write_plugin(folder, "work", CODE)

@@ -392,6 +392,25 @@ def test_a_batch_is_not_upset_by_a_message_that_only_looks_like_ours(transport: 
     assert transport.run(claim.run_id).finished and transport.redis.llen("default") == 1  # type: ignore[union-attr]
 
 
+def test_a_run_that_is_cancelled_while_it_is_handed_back_tells_its_end(transport: RedisTransport) -> None:
+    run = transport.start([request()])[0].run_id
+    claim = claimed(transport)
+    assert transport.cancel(run, "enough")
+    transport.commit(claim, done(claim, "handback"))
+    entries = transport.tail("0", 0, 9)
+    assert [(entry.kind, entry.outcome) for entry in entries] == [("start", ""), ("end", "cancelled")]
+    assert "box" in entries[-1].detail
+
+
+def test_a_handback_that_is_nobodys_fault_does_not_count(transport: RedisTransport) -> None:
+    transport.start([request()])
+    claim = claimed(transport)
+    transport.commit(claim, replace(done(claim, "handback"), free=True))
+    transport.redis.zadd("lumia:delayed", {claim.run_id: 1})
+    transport.call("move")
+    assert claimed(transport).handbacks == 0
+
+
 def test_a_cancelled_run_whose_worker_died_is_not_executed_again(transport: RedisTransport) -> None:
     run = transport.start([request()])[0].run_id
     claimed(transport)

@@ -96,6 +96,25 @@ def test_effects_are_dropped_unless_a_dead_letter_needs_them(
     assert (transport.effect(run, "0:pay") is not None) is dead
 
 
+def test_effects_outlive_their_run_when_its_dead_letter_is_retried_before_it_is_reduced(
+    transport: RedisTransport, archiver: MakeArchiver
+) -> None:
+    run = transport.start([request()])[0].run_id
+    claim = claimed(transport)
+    entry = JournalEntry("effect", run, run)
+    use = EffectUse(run, "0:pay", "hold", entry)
+    assert transport.begin_effect(claim, use) is None
+    assert transport.end_effect(claim, use, EffectRecord("done", '{"j":1}', "hold"), entry)
+    letter = DeadLetter(run, 0, "p.s0", "msg", "", "broken", 1, WIRE, 0.0)
+    transport.commit(claim, done(claim, "end", dead=letter, outcome="failed"))
+    found = transport.dead()[0]
+    assert transport.dead_retry(found, request(retry_of=found.ledger), entry)
+    drive(archiver())
+    again = claimed(transport)
+    known = transport.begin_effect(again, EffectUse(run, "0:pay", "hold", entry))
+    assert known is not None and (known.state, known.value) == ("done", '{"j":1}')
+
+
 def test_without_its_archive_a_reduced_run_is_told_without_steps(
     asking: RedisTransport, archiver: MakeArchiver, tmp_path: Any
 ) -> None:
