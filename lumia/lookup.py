@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from lumia.errors import UnknownRunError
-from lumia.history import History, RunFilter, RunSummary, carries
+from lumia.history import History, RunFilter, RunSummary, carries, newest_first
 from lumia.ids import id_time
 from lumia.journal import JournalEntry
 from lumia.ports import RunRecord
@@ -20,6 +20,8 @@ SHORTEST = 4
 HEAD = 10
 """Characters that the ids of a tree, and of the trees it started, have in common."""
 MANY = 1000
+MESSAGE = "msg"
+"""The pipeline that messages take."""
 MORE = 50
 """Detached trees that are passed over at most in the search for a message."""
 OPEN_RUNS = 200
@@ -64,12 +66,14 @@ class Lookup:
         return found
 
     def newest(self, number: int = 1, *, group: str = "") -> list[Found]:
-        """Return the newest trees, the newest first, those that came from outside before what they left behind.
+        """Return the newest trees, newest first: pipelines, such as messages, before events and what they left behind.
 
         Raises `UnknownRunError` when there are none.
         """
-        runs = self.history.find(RunFilter(group=group, trees=True, limit=number + MORE))
-        runs = sorted(runs, key=lambda run: bool(run.cause))[:number]
+        recent = self.history.find(RunFilter(group=group, trees=True, limit=number + MORE))
+        messages = self.history.find(RunFilter(id=MESSAGE, group=group, trees=True, limit=number))
+        known = {run.run_id: run for run in (*recent, *messages)}
+        runs = sorted(newest_first(known.values()), key=lambda run: (bool(run.cause), run.flow == "event"))[:number]
         if not runs:
             raise UnknownRunError(
                 f"no run of group {group!r} is known; `lumia runs` shows the groups there are"

@@ -53,7 +53,7 @@ def is_delivered(run: Run) -> bool:
 
 
 def _expects_answer(root: Run) -> bool:
-    return root.id.split(".")[0].split(",")[0] in MESSAGES
+    return root.flow != "event" and root.id.split(".")[0].split(",")[0] in MESSAGES
 
 
 def _delivered(runs: Sequence[Run], others: Sequence[Run], why: str) -> str:

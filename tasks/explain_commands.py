@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from lumia.runtime import Runtime
 
 IMPORTS = Path("data") / "imports"
+BUS = 1000
+"""Trees of the bus that are passed over at most where they are not listed."""
 COLUMNS = ("time", "run", "id", "group", "outcome", "reason", "steps", "ms", "tokens", "cost")
 OUTCOMES = ("done", "stopped", "blocked", "failed", "cancelled", "running", "dead")
 MOST = 100_000
@@ -108,11 +110,16 @@ def runs_command(
 ) -> int:
     """List runs and what they came to; each line sums up a run and all it caused, with --all or --id a run alone.
 
+    The bus's own events, bus.*, are shown with --all or --id.
+
     Example: lumia runs --group 7 --outcome stopped --since 2h
     """
-    wanted = _wanted(id, group, outcome, since, until, limit, trees=not all and id == "*")
+    summed = not all and id == "*"
+    wanted = _wanted(id, group, outcome, since, until, limit + BUS * summed, trees=summed)
     with _source(file) as source:
         runs = source.lookup.history.find(wanted)
+    if summed:
+        runs = [run for run in runs if not run.id.startswith("bus.")][:limit]
     if as_json:
         output.data([_packed(run) for run in runs])
     elif runs:

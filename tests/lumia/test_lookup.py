@@ -80,3 +80,12 @@ def test_a_run_of_which_only_the_record_is_left_is_still_told() -> None:
     lookup = Lookup(MemoryHistory([]), Records({run: record(run, "queued")}), now=T0 + 1)
     trace = lookup.trace(lookup.one(run))
     assert (trace.run.id, trace.run.state, trace.run.live.handler) == ("msg", "queued", "a.b")  # type: ignore[union-attr]
+
+
+def test_the_newest_is_a_message_and_not_what_the_bus_tells_itself() -> None:
+    story, run = answered()
+    for number in range(60):
+        story.start("bus.adapters.console.find_active", flow="event", ms=10_000 + number)
+    lookup = Lookup(MemoryHistory(story.entries))
+    assert lookup.newest()[0].root_id == run
+    assert lookup.newest(2)[1].root_id != run

@@ -27,11 +27,11 @@ class Story:
         self.entries.append(JournalEntry(kind, run, time=T0 + at / 1000, cursor=cursor, **named))
         return self
 
-    def start(self, id: str = "msg", ms: float = 0.0, *, key: str = "", **detail: Any) -> str:
+    def start(self, id: str = "msg", ms: float = 0.0, *, key: str = "", flow: str = "pipe", **detail: Any) -> str:
         """Begin a tree."""
         self.roots += 1
         run = timed_id(T0 + ms / 1000, self.roots)
-        self.tell("start", run, ms, root_id=run, id=id, key=key, flow="pipe", detail=detail)
+        self.tell("start", run, ms, root_id=run, id=id, key=key, flow=flow, detail=detail)
         return run
 
     def child(self, parent: str, step: int, ordinal: int | str, id: str, ms: float, **detail: Any) -> str:
