@@ -25,6 +25,8 @@ LEASE_SECONDS = 0.9
 LAST_LOOK_SECONDS = 0.3
 """How long a process that ends waits for what may still be on its way from the broker to another one."""
 MOVE_SECONDS = 0.25
+WAITING_SECONDS = 0.1
+"""Commits of quick steps wait no longer than that, or until the keeper's next turn, for a step that turns out slow."""
 AGE_SECONDS = 0.25
 AGED_SHARE = 4
 """Messages that may go ahead of more urgent ones at a time in each queue: a turn of every keeper lets in so many."""
@@ -91,6 +93,7 @@ class Keeper:
         self._every("routes", BEAT_SECONDS, self._on_routes)
         self._every("hung", REAP_SECONDS, self._replace_if_hung)
         self._every("blobs", BLOB_SECONDS, self._collect)
+        self._every("waiting", WAITING_SECONDS, self.send_waiting)
         self._left = BEAT_SECONDS
         self._every("move", 0.0, self.move)
         return self._left
@@ -117,6 +120,10 @@ class Keeper:
         """Push what is due, and note when to look again."""
         left = int(self._transport.call("move"))
         self._left = MOVE_SECONDS if left < 0 else min(MOVE_SECONDS, max(0.005, left / 1000))
+
+    def send_waiting(self) -> None:
+        """Send the commits that wait for a step that takes longer than it used to."""
+        self._transport.send_waiting(self._transport.groups.overdue(WAITING_SECONDS))
 
     def age(self) -> None:
         """Let messages that have waited too long go ahead of more urgent ones."""

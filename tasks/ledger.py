@@ -20,6 +20,7 @@ class LedgerPort:
     limits: Limits
     call: Callable[..., Any]
     _insist: Callable[..., Any]
+    _settled: Callable[[Claim], None]
     _asked: Callable[..., Any]
     _key: Callable[[str, str], str]
 
@@ -30,6 +31,7 @@ class LedgerPort:
 
     def begin_effect(self, claim: Claim, use: EffectUse) -> EffectRecord | None:
         """Return the recorded result, or write the intent and return None."""
+        self._settled(claim)
         reply = self._insist(
             "effect_begin", *_place(claim, use), use.policy, use.entry.dump(), self.limits.journal_bytes,
             KEEP_SECONDS, LOST, HELD, REPLAYED,

@@ -6,7 +6,8 @@ import json
 import logging
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -41,11 +42,12 @@ from lumia.ports import (
     StoreOp,
 )
 from lumia.routes import Plan, RouteTable
-from tasks import lanes, letters, wire
+from tasks import grouped, lanes, letters, wire
 from tasks.archive.compacted import completed
 from tasks.archive.measures import measure
 from tasks.archive.reader import ArchiveHistory
 from tasks.connection import TimedConnection
+from tasks.grouped import Group, Groups, Waiting
 from tasks.history import StreamHistory
 from tasks.ledger import LedgerPort
 from tasks.scripts import Scripts, bound
@@ -92,6 +94,7 @@ class RedisTransport(LedgerPort):
         self._run = bound(self._scripts)
         self._stored: set[str] = set()
         self._plans: dict[bytes, Plan] = {}
+        self.groups = Groups()
 
     def call(self, script: str, *args: Any) -> Any:
         """Run a script; raises `BackendUnavailableError` when Redis can't be reached or refuses to write."""
@@ -189,20 +192,62 @@ class RedisTransport(LedgerPort):
 
     def commit(self, claim: Claim, commit: Commit) -> Claim | None:
         """End a step; re-sending it gives the first answer again."""
-        head = [wire.commit(claim, commit, self.limits, self.worker), commit.box or ""]
+        if self.groups.takes(claim, commit, self.limits):
+            return grouped.fused(claim, commit)
+        group = self.groups.of(claim)
+        if group is None:
+            return self._commit(claim, commit, ())
+        with group.lock:
+            try:
+                follower = self._commit(claim, commit, group.waiting, group.drop)
+            except StaleClaimError:
+                self.groups.end(claim)
+                raise
+        self.groups.end(claim)
+        return follower
+
+    def _commit(
+        self,
+        claim: Claim,
+        commit: Commit,
+        before: Sequence[Waiting],
+        over: Callable[[], None] = lambda: None,
+        *,
+        under_way: bool = False,
+    ) -> Claim | None:
+        """Send a commit with those that have waited for it; `over` is called once they are written, or refused.
+
+        under_way: the step that follows is being executed.
+        """
+        box = next((one.box for one in (commit, *(w.commit for w in reversed(before))) if one.box is not None), None)
+        head = [wire.commit(claim, commit, self.limits, self.worker, grouped.before(before), under_way), box or ""]
         reply = self._with_plans(commit.children, lambda *runs: self._insist("commit", *head, *runs))
         status = reply[0]
         if status == b"stale":
+            over()
             raise StaleClaimError(f"run {claim.run_id}, step {claim.step}: taken over by another worker")
         _check_store(reply)
         lanes.check(reply)
+        over()
         if status == b"fused":
-            box = claim.box if commit.box is None else commit.box
-            return replace(claim, step=commit.index, attempt=1, box=box, handbacks=0, overdue=0, waited=0.0,
-                           losses=0, failures=())  # fmt: skip
+            return grouped.fused(claim, commit)
         if status == b"again":
             return self.begin_inline(claim.run_id)
         return self._claimed(reply)
+
+    def send_waiting(self, groups: Iterable[Group]) -> None:
+        """Send the commits that wait in these groups; one whose claim was lost is dropped."""
+        for group in groups:
+            with group.lock, suppress(StaleClaimError):
+                if group.waiting:
+                    *before, last = group.waiting
+                    self._commit(last.claim, last.commit, before, group.drop, under_way=True)
+
+    def _settled(self, claim: Claim) -> None:
+        """Let the broker know of the step a claim is at, before that does anything beside its commit."""
+        group = self.groups.of(claim)
+        if group is not None:
+            self.send_waiting([group])
 
     # --- asking
 
@@ -217,6 +262,7 @@ class RedisTransport(LedgerPort):
 
     def run(self, run_id: str) -> RunRecord | None:
         """Return a run's record, or None when it is unknown or no longer kept."""
+        self.send_waiting(self.groups.of_run(run_id))
         raw = self._asked("hgetall", self._key("r", run_id))
         if not raw:
             return None
@@ -274,6 +320,7 @@ class RedisTransport(LedgerPort):
 
     def cancel(self, run_id: str, reason: str) -> bool:
         """End a run and its attached children as cancelled, at their next commit or at once."""
+        self.send_waiting(self.groups.of_run(run_id))
         keep, why = int(self.limits.keep_runs * 1000), clean(reason) or "cancelled"
         answer = self.call("cancel", run_id, why, secrets.token_hex(8), keep, self.limits.journal_bytes)
         if answer == b"unknown":
@@ -402,6 +449,8 @@ def _entries(id_: str, row: dict[bytes, bytes]) -> list[JournalEntry]:
     """Return the entries of one stream row: a step that ended its run stands for both."""
     when = int(id_.split("-", maxsplit=1)[0]) / 1000
     entry = JournalEntry.load(row[b"j"].decode(), cursor=id_, time=when)
+    if late := entry.detail.get("late"):  # its commit waited for the next step's, see tasks.grouped
+        entry = replace(entry, time=when - late / 1000)
     if b"b" in row:
         entry = replace(entry, detail={**entry.detail, "box": row[b"b"].decode()})
     if b"e" not in row:

@@ -26,6 +26,8 @@ PATIENCE_SECONDS = 0.05
 """How long a message waits before the process that has the turn takes no further run into its batch."""
 SLOW_SECONDS = 0.003
 """A handler that takes longer is executed without the turn."""
+QUICK_SECONDS = 0.001
+"""The commit before one that takes less may wait for it."""
 
 
 class Turns:
@@ -90,6 +92,10 @@ class Turns:
     def is_slow(self, handler: str) -> bool:
         """Tell whether a handler usually takes long."""
         return self._usual.get(handler, 0.0) > SLOW_SECONDS
+
+    def is_quick(self, handler: str) -> bool:
+        """Tell whether a handler is known to do next to nothing."""
+        return self._usual.get(handler, 1.0) < QUICK_SECONDS
 
     def learn(self, handler: str, seconds: float) -> None:
         """Remember how long a handler took."""

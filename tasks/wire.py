@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lumia.box import limit as largest_box
@@ -88,8 +88,18 @@ def rate(name: str, limit: Rate) -> dict[str, Any]:
     return {"n": name, "iv": limit.interval * 1000, "sl": limit.slack * 1000, "ov": limit.over, "y": str(limit)}
 
 
-def commit(claim: Claim, done: Commit, limits: Limits, worker: str) -> str:
-    """Return the JSON that commit.lua reads."""
+def commit(
+    claim: Claim,
+    done: Commit,
+    limits: Limits,
+    worker: str,
+    before: Sequence[Mapping[str, Any]] = (),
+    under_way: bool = False,
+) -> str:
+    """Return the JSON that commit.lua reads.
+
+    before: the commits of earlier steps that go ahead of it. under_way: the step that follows is being executed.
+    """
     follower = claim.plan.steps[done.index if done.action == "next" else claim.step]
     found = {
         "r": claim.run_id, "x": claim.step, "t": claim.token, "op": done.action, "y": done.reason,
@@ -112,6 +122,11 @@ def commit(claim: Claim, done: Commit, limits: Limits, worker: str) -> str:
             found["m"] = _hard(follower, limits)
         if done.fuse:
             found["fuse"] = 1
+    if before:
+        found["g"] = before
+        found.setdefault("h", follower.handler)
+    if under_way:
+        found["on"] = 1
     if done.release:
         found["rl"] = 1
     if done.free:

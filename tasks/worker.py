@@ -80,6 +80,7 @@ class LumiaWorker:
         """Start the plugins and the keeper: this process executes `slots` steps at once; a prefork child, one."""
         name = worker_name()
         self.bot.worker = self.transport.worker = name
+        self.transport.groups.is_quick = self._turns.is_quick
         plugins = self.bot.plugins
         assert plugins is not None
         before = len(plugins.plugins)

@@ -6,6 +6,10 @@ local c = cjson.decode(ARGV[2])
 local key = runkey(c.r)
 local f = redis.call('HMGET', key, 's', 'x', 't', 'lc', 'la', 'X', 'l', 'A', 'S', 'm', 'B', 'O', 'D', 'F')
 local mark = c.x .. ':' .. c.t
+-- Commits of quick steps before this one, which have waited for it. c.on: this one has waited, too, and the step after it
+-- is under way: a run that was asked to end does so with that.
+local before = c.g or {}
+local from = before[1] and before[1].x or c.x
 if f[4] == mark then
   if f[5] == 'ok' or f[5] == 'fused' or f[5] == 'again' then return {f[5]} end
   local follower, token = string.match(f[5], '^(%S+) (%d+)$')
@@ -13,7 +17,7 @@ if f[4] == mark then
   if its[1] == 'c' and its[2] == token then return taken(follower) end
   return {'ok'}
 end
-if f[1] ~= 'c' or (f[2] or '0') ~= tostring(c.x) or f[3] ~= tostring(c.t) then
+if f[1] ~= 'c' or (f[2] or '0') ~= tostring(from) or f[3] ~= tostring(c.t) then
   count('stale')
   return {'stale'}
 end
@@ -35,17 +39,31 @@ local changes = {'lc', mark}
 local function change(...)
   for _, word in ipairs({...}) do changes[#changes + 1] = word end
 end
-if c.rec then
-  local n = (tonumber(f[9]) or 0) + 1
-  change('S', n, 'S' .. n, c.rec)
+local n = tonumber(f[9]) or 0
+local function recorded(text)
+  n = n + 1
+  change('S' .. n, text)
 end
+local function noted(text, ...)
+  local more = {...}
+  if first and first ~= '' then more[#more + 1], more[#more + 2] = 'b', first end
+  first = nil
+  note(c.limit, text, unpack(more))
+end
+for _, one in ipairs(before) do
+  recorded(one.rec)
+  noted(one.j)
+end
+if c.rec then recorded(c.rec) end
+if n > 0 then change('S', n) end
+if before[1] and c.op ~= 'next' then change('x', c.x, 'h', c.h) end
 local function answer(text)
   change('la', text)
   redis.call('HSET', key, unpack(changes))
   return {text}
 end
 
-local cancelled = f[6] and not (c.op == 'end' and c.dead)
+local cancelled = f[6] and not c.on and not (c.op == 'end' and c.dead)
 if cancelled and not c.j then
   local reply = answer('ok')
   bury(c.r, 'cancelled', f[6], c.keep, c.limit)
@@ -56,9 +74,7 @@ if cancelled then
   op, c.z, c.y = 'end', 'cancelled', f[6]
 end
 if c.j then
-  local more = op == 'end' and {'e', c.z, 'y', c.y} or {}
-  if first and first ~= '' then more[#more + 1], more[#more + 2] = 'b', first end
-  note(c.limit, c.j, unpack(more))
+  if op == 'end' then noted(c.j, 'e', c.z, 'y', c.y) else noted(c.j) end
 end
 if c.dead then
   letter(c.r .. '.' .. c.x, c.dead)
