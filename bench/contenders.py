@@ -99,7 +99,7 @@ _PACKAGES = ("celery", "kombu", "redis", "hiredis")
 
 
 def _lumia(name: str, title: str, fused: bool) -> Contender:
-    settings = f"fuse = {str(fused).lower()}\nbatch = {16 if fused else 1}"
+    settings = f"fuse = {str(fused).lower()}\nbatch = {64 if fused else 1}"
     commands = tuple(_celery("tasks", f"w{n}", "-c", str(THREADS)) for n in range(WORKERS))
     shape = (f"{WORKERS} workers × {THREADS} threads", *settings.split("\n"), f"{bots.LANES} lanes")
     return Contender(

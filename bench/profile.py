@@ -161,7 +161,7 @@ def run_worker(root: Path, url: str, valkey_pid: int, profile: Profile, file: Pa
 
 def measure(folder: Path, messages: int, lanes: int, *, fused: bool, events: bool) -> Profile:
     """Run both passes on a Valkey of their own."""
-    settings = f"fuse = {str(fused).lower()}\nbatch = {16 if fused else 1}"
+    settings = f"fuse = {str(fused).lower()}\nbatch = {64 if fused else 1}"
     profile = Profile(messages, {"lanes": lanes, "fused": fused, "events": events, "pool": "solo"})
     with servers.valkey(folder / "valkey") as server:
         root = bots.make_root(folder / "bot", settings)

@@ -249,7 +249,7 @@ class Limits:
     keep_runs: float = 3600.0
     journal_bytes: int = 128 << 20
     fuse: bool = True
-    batch: int = 16
+    batch: int = 64
     batch_seconds: float = 0.05
     concurrency: int = 16
     handbacks: int = 30

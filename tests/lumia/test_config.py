@@ -241,7 +241,7 @@ def test_dir_lists_the_settings(tmp_path: Path) -> None:
 CORE = {
     "lumia.backend": "tasks", "plugins.disabled": [], "box.max_bytes": 1048576, "dedup.window": 3600,
     "worker.concurrency": 16, "worker.step_timeout": 60, "worker.max_losses": 5, "worker.fuse": True,
-    "worker.batch": 16, "worker.batch_ms": 50, "journal.max_bytes": 67108864,
+    "worker.batch": 64, "worker.batch_ms": 50, "journal.max_bytes": 67108864,
     "journal.hard_bytes": 134217728, "journal.hot": 300, "journal.compact_after": 60, "journal.keep_days": 30,
     "journal.spill_bytes": 268435456, "runs.keep": 3600,
     "gateway.host": "127.0.0.1", "gateway.port": 8470, "flower.port": 8471, "redis.port": 8472,
@@ -288,11 +288,11 @@ def test_a_place_reaches_sections_tables_and_their_entries(tmp_path: Path) -> No
     store.set_path(["models", "a.b"], {"timeout": 5})
     assert store.get_path("models.main.model") == "openai-chat:gpt-4o-mini"
     assert store.get_path(("models", "a.b", "timeout")) == 5.0
-    assert store.get_path("worker")["batch"] == 16
+    assert store.get_path("worker")["batch"] == 64
     store.remove_path(("models", "a.b"))
     store.set_path("worker.batch", 2)
     store.remove_path("worker.batch")
-    assert (list(store.core.models), store.core.worker.batch) == (["main"], 16)
+    assert (list(store.core.models), store.core.worker.batch) == (["main"], 64)
     with pytest.raises(
         ConfigKeyError, match=r"lumia has no setting worker\.cuncurrency \(did you mean worker\.concurrency\?\)"
     ):
