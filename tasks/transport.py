@@ -48,10 +48,10 @@ from tasks.archive.reader import ArchiveHistory
 from tasks.archive.rows import stream_row
 from tasks.connection import TimedConnection
 from tasks.history import StreamHistory
+from tasks.keys import PREFIX, WORKERS
 from tasks.ledger import LedgerPort
 from tasks.scripts import Scripts, bound
 
-PREFIX = "lumia:"
 STATES = {"w": "waiting", "q": "queued", "c": "claimed", "d": "delayed", "e": "ended", "f": "finished", "n": "queued"}
 FRESH_SECONDS = 5.0
 PATIENCE_SECONDS = 60.0
@@ -379,7 +379,7 @@ class RedisTransport(LedgerPort):
         try:
             self.redis.ping()
             seconds = int(self._bytes.time()[0])
-            fresh = self._bytes.zrangebyscore(f"{self.prefix}workers", seconds - FRESH_SECONDS, "+inf")
+            fresh = self._bytes.zrangebyscore(self.prefix + WORKERS, seconds - FRESH_SECONDS, "+inf")
             stats = {name.decode(): int(value) for name, value in self._bytes.hgetall(f"{self.prefix}stats").items()}
             figures = measure(self._bytes.execute_command, self.prefix)
         except (*_AWAY, RedisError) as error:
