@@ -13,7 +13,6 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints
 
-from lumia.asyncloop import AsyncLoop
 from lumia.box import Box
 from lumia.context import StepContext, executing
 from lumia.dead import DeadLetter, Failure
@@ -28,8 +27,6 @@ from lumia.routes import Plan, PlanStep
 
 if TYPE_CHECKING:
     from lumia.runtime import Loaded, Runtime
-
-__all__ = ["AsyncLoop", "Executor", "StepListener", "clean", "expected_type"]
 
 MAX_TRACE = 4000
 MAX_HANDBACK_DELAY = 30.0
