@@ -65,7 +65,7 @@ def entry_of(row: Mapping[str, Any]) -> JournalEntry:
 
 
 def run_row(tally: Tally) -> tuple[Any, ...]:
-    """Return a run's line of `runs`: its summary, times in whole milliseconds, and the message id in its Box, its sums."""
+    """Return a run's line of `runs`: its summary with times in whole ms, the message id in its Box, its sums."""
     run = tally.summary()
     texts = (run.run_id, run.root_id, run.flow, run.id, run.key, run.cause, run.outcome, run.reason)
     return (
