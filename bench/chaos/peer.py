@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -102,13 +101,3 @@ class Peer:
         self.crew.close()
         self.redis.close()
         self.broker.close()
-
-
-@contextmanager
-def opened(folder: Path, **options: Any) -> Iterator[Peer]:
-    """Run a Peer for a block; whatever happens, its processes are ended."""
-    site = Peer(folder, **options)
-    try:
-        yield site
-    finally:
-        site.close()

@@ -7,8 +7,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -324,13 +323,3 @@ class Receiver:
         """Listen no more."""
         self._server.shutdown()
         self._server.server_close()
-
-
-@contextmanager
-def opened(folder: Path, **options: Any) -> Iterator[Lumia]:
-    """Run a Lumia for a block; whatever happens, its processes are ended."""
-    site = Lumia(folder, **options)
-    try:
-        yield site
-    finally:
-        site.close()
