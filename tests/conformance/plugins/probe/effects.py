@@ -10,14 +10,19 @@ import lumia
 from .common import QUICK, acount_call, count_call, note
 
 
-@lumia.pipe.on("recovering", priv=1, retry=QUICK)
-def recovers(content: lumia.Box[Any]) -> None:
+def pays(content: lumia.Box[Any]) -> None:
+    """Make a call that costs, and get through at the third try."""
     value = content.into()
     paid = lumia.effect("paid call", count_call, value["file"])
     tries = count_call(value["file"] + ".tries")
     if tries < 3:
         raise RuntimeError(f"try {tries}")
     note(content, "paid", paid, "tries", tries)
+
+
+@lumia.pipe.on("recovering", priv=1, retry=QUICK)
+def recovers(content: lumia.Box[Any]) -> None:
+    pays(content)
     lumia.utils.next()
 
 
@@ -31,12 +36,7 @@ async def recovers_async(content: lumia.Box[Any]) -> None:
 
 @lumia.event.consumer("recovering consumers", retry=QUICK)
 def one_of_two(content: lumia.Box[Any]) -> None:
-    value = content.into()
-    paid = lumia.effect("paid call", count_call, value["file"])
-    tries = count_call(value["file"] + ".tries")
-    if tries < 3:
-        raise RuntimeError(f"try {tries}")
-    note(content, "paid", paid, "tries", tries)
+    pays(content)
 
 
 @lumia.event.consumer("recovering consumers")
