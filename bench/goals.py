@@ -82,7 +82,7 @@ def judge(found: Mapping[str, Any]) -> list[Goal]:
         _below("accept → last commit at 50/s, p99", 20, _latency(found, "p99"), " ms"),
         _at_most("memory per message in flight, 50 lanes", 1024, memory.get("in_lanes"), " B"),
         _at_most("memory per message in flight, without lane", 1024, memory.get("without_lane"), " B"),
-        _at_most("memory per finished run, journal archived", 400, memory.get("archived"), " B"),
+        _at_most("memory per finished run, archived", 400, memory.get("archived"), " B"),
         _at_most(f"cost of a message, {most}", 1.5, growth(handlers, "accept", "work"), "×"),
         _at_most(f"cost of a message, {idle}", 1.1, growth(lanes, "idle_accept", "idle_work"), "×"),
         _at_most("Redis keys held by idle lanes", 0, float(sum(row["keys"] for row in lanes)) if lanes else None, ""),

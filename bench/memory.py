@@ -10,8 +10,14 @@ from redis import Redis
 
 from bench import bot as bots
 from bench.inprocess import drain
-from bench.session import settled_memory
-from tests.support.servers import Server
+from bench.processes import wait_until
+from bench.session import LIMIT_SECONDS, settled_memory
+from lumia.runtime import Runtime
+from tasks.archive.archiver import Archiver
+from tasks.archive.place import Place
+from tasks.archive.settings import ArchiveSettings
+from tasks.archive.stream import Stream
+from tests.support.servers import Server, postgres
 
 WARM = 100
 
@@ -21,7 +27,7 @@ class Memory:
     """Bytes of used_memory per message.
 
     in_lanes, without_lane: accepted and waiting. finished: worked off, with its journal entries. archived: the same
-    with the journal stream emptied, as it is once its entries are archived.
+    once the archiver has taken the entries to Postgres, reduced the runs and trimmed the stream.
     """
 
     in_lanes: float
@@ -38,26 +44,39 @@ def measure(server: Server, folder: Path, messages: int) -> Memory:
     """Measure on an emptied broker."""
     redis: Any = Redis.from_url(server.url)
     root = bots.make_root(folder / "memory", "batch = 16\nbatch_ms = 5000")
-    without, _, _ = _figures(redis, root, server, messages, lanes=0)
-    figures = _figures(redis, root, server, messages, lanes=bots.LANES)
+    with postgres(folder / "archive") as database:
+        place = Place(folder / "journal", database.url)
+        without, _, _ = _figures(redis, root, server, place, messages, lanes=0)
+        figures = _figures(redis, root, server, place, messages, lanes=bots.LANES)
     redis.close()
     return Memory(figures[0], without, *figures[1:])
 
 
-def _figures(redis: Any, root: Path, server: Server, messages: int, lanes: int) -> tuple[float, float, float]:
+def _figures(
+    redis: Any, root: Path, server: Server, place: Place, messages: int, lanes: int
+) -> tuple[float, float, float]:
     redis.flushall()
     with bots.opened(root, server.url) as bot:
         bots.accept(WARM, lanes=lanes)
         drain(bot, redis)
-        redis.xtrim("lumia:journal", maxlen=0, approximate=False)
+        _archive(bot, place)
         before = _used(redis)
         bots.accept(messages, lanes=lanes)
         waiting = _used(redis) - before
         drain(bot, redis)
         finished = _used(redis) - before
-        redis.xtrim("lumia:journal", maxlen=0, approximate=False)
+        _archive(bot, place)
         archived = _used(redis) - before
     return waiting / messages, finished / messages, archived / messages
+
+
+def _archive(bot: Runtime, place: Place) -> None:
+    """Do at once what a worker's archiver does with everything there is within five minutes."""
+    archiver = Archiver(Stream(bots.transport_of(bot)), place, ArchiveSettings(hot=0.0, compact_after=0.0))
+    try:
+        wait_until(lambda: archiver.turn() > 0, LIMIT_SECONDS, "the archiver has nothing left to do")
+    finally:
+        archiver.close()
 
 
 def _used(redis: Any) -> int:

@@ -115,7 +115,7 @@ LANES = {"idle_accept": "idle lanes: accept, µs/message", "idle_work": "idle la
          "active_accept": "active lanes: accept", "active_work": "active lanes: work off",
          "keys": "keys of idle lanes"}  # fmt: skip
 MEMORY = {"in_lanes": "waiting, in 50 lanes", "without_lane": "waiting, without a lane",
-          "finished": "finished, with its journal entries", "archived": "finished, journal archived"}  # fmt: skip
+          "finished": "finished, with its journal entries", "archived": "finished and archived"}  # fmt: skip
 
 
 def text(found: Mapping[str, Any]) -> str:

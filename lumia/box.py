@@ -122,6 +122,11 @@ class Box(Generic[T_co]):
         """Return the class of the stored value; raises `BoxTypeError` when this process doesn't have it."""
         return self._content.kind
 
+    @property
+    def type_name(self) -> str:
+        """The name of the stored value's class, for people; known even where the class itself can't be found."""
+        return self._content.name
+
     def drop(self) -> None:
         """Give up this share before the Box itself goes away; the last one to do so releases the resource.
 

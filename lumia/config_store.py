@@ -131,10 +131,6 @@ class ConfigStore:
             file = self._files.get(canonical(plugin))
             return self.register(plugin, schema if file is None else merged(file.schema, schema))
 
-    def unregister(self, plugin: str) -> None:
-        """Forget a plugin; its file stays (spec §7.4)."""
-        self._files.pop(canonical(plugin), None)
-
     def plugins(self) -> list[str]:
         """Return the names of the registered plugins."""
         return sorted(name for name in self._files if name != CORE)

@@ -13,7 +13,6 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints
 
-from lumia.asyncloop import AsyncLoop
 from lumia.box import Box
 from lumia.context import StepContext, executing
 from lumia.dead import DeadLetter, Failure
@@ -28,8 +27,6 @@ from lumia.routes import Plan, PlanStep
 
 if TYPE_CHECKING:
     from lumia.runtime import Loaded, Runtime
-
-__all__ = ["AsyncLoop", "Executor", "StepListener", "clean", "expected_type"]
 
 MAX_TRACE = 4000
 MAX_HANDBACK_DELAY = 30.0
@@ -122,7 +119,7 @@ class Executor:
         step = claim.plan.steps[claim.step]
         behind = held is None and self._bot.is_behind(step)
         if behind and claim.handbacks < self._bot.limits.handbacks:
-            self._hand_back(claim, step)
+            self.hand_back(claim, _behind(step))
             return None
         listener.started(claim, step)
         began = self._bot.clock.monotonic()
@@ -158,14 +155,21 @@ class Executor:
         listener.ended(claim, step, _outcome(done.result), done.trace, seconds)
         return follower
 
-    def _hand_back(self, claim: Claim, step: PlanStep) -> None:
-        """Leave a step that this process can't do the way it was planned to another worker; that costs no try."""
-        record = StepRecord(step.handler, "handback", attempt=claim.attempt)
-        entry = JournalEntry("step", claim.run_id, claim.root_id, claim.id, claim.key, claim.step, step.handler)
-        delay = min(MAX_HANDBACK_DELAY, 1.0 + claim.handbacks)
-        self._bot.log.warning("run %s: handed back, %s", claim.run_id, _behind(step))
+    def hand_back(self, claim: Claim, why: str) -> None:
+        """Leave a step that this process can't do to another worker; that costs no try, but is counted and logged."""
+        self._bot.log.warning("run %s: handed back, %s", claim.run_id, why)
+        self._commit_handback(claim, min(MAX_HANDBACK_DELAY, 1.0 + claim.handbacks), free=False)
+
+    def put_back(self, claim: Claim, delay: float) -> None:
+        """Leave a step for `delay` seconds; that costs nothing and may be done as often as it takes."""
+        self._commit_handback(claim, delay, free=True)
+
+    def _commit_handback(self, claim: Claim, delay: float, *, free: bool) -> None:
+        handler = claim.plan.steps[claim.step].handler
+        record = StepRecord(handler, "handback", attempt=claim.attempt)
+        entry = JournalEntry("step", claim.run_id, claim.root_id, claim.id, claim.key, claim.step, handler)
         try:
-            self._bot.transport.commit(claim, Commit("handback", record, entry, delay=delay))
+            self._bot.transport.commit(claim, Commit("handback", record, entry, delay=delay, free=free))
         except StaleClaimError as error:
             self._bot.log.warning("discarded a stale result: %s", error)
 

@@ -277,9 +277,9 @@ class Tally:
                           **begun, **self.facts)  # fmt: skip
 
 
-def tallied(entries: Iterable[JournalEntry]) -> dict[str, Tally]:
-    """Return the sums of each run that `entries` tell of, by run id."""
-    found: dict[str, Tally] = {}
+def tallied(entries: Iterable[JournalEntry], before: Mapping[str, Tally] | None = None) -> dict[str, Tally]:
+    """Return the sums of each run that `entries` tell of, by run id; before: sums of other entries, to be added to."""
+    found = dict(before or {})
     for entry in entries:
         if entry.run_id:
             found.setdefault(entry.run_id, Tally(entry.run_id)).add(entry)

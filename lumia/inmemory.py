@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from lumia.boxwire import burst
 from lumia.dead import MAX_LETTERS, DeadFilter, DeadLetter
-from lumia.errors import PayloadError, RunTimeoutError, StaleClaimError, StaleRoutesError, UnknownRunError
-from lumia.history import MemoryHistory
+from lumia.errors import RunTimeoutError, StaleClaimError, StaleRoutesError, UnknownRunError
 from lumia.inmemory_effects import Ledger, LedgerPort
+from lumia.inmemory_journal import Journal, JournalPort
 from lumia.inmemory_lanes import LanePort, Lanes
 from lumia.inmemory_ready import Ready
 from lumia.inmemory_run import Run
@@ -45,7 +45,7 @@ MAX_FINISHED = 20_000
 """Finished runs that are kept at most, however short the time they are to be kept."""
 
 
-class InMemoryTransport(LedgerPort, LanePort):
+class InMemoryTransport(LedgerPort, LanePort, JournalPort):
     """Implements `lumia.ports.Transport`. Safe for threads; nothing outlives the object."""
 
     def __init__(self, limits: Limits | None = None, clock: Clock | None = None) -> None:
@@ -59,11 +59,9 @@ class InMemoryTransport(LedgerPort, LanePort):
         self._delayed: list[tuple[float, int, str]] = []
         self._lanes = Lanes(self, self._runs)
         self._dedup: dict[str, tuple[str, float]] = {}
-        self._effects = Ledger(self._is_live, self._log)
+        self._journal = Journal(self.clock, self.number, lambda: self.limits.journal_bytes)
+        self._effects = Ledger(self._is_live, self._journal.add)
         self._values = Values(self.clock)
-        self._journal: deque[JournalEntry] = deque()
-        self._journal_sizes: deque[int] = deque()
-        self._journal_bytes = 0
         self._dead: deque[DeadLetter] = deque(maxlen=MAX_LETTERS)
         self._table: RouteTable | None = None
         self._counter = itertools.count(1)
@@ -234,12 +232,12 @@ class InMemoryTransport(LedgerPort, LanePort):
             run.box = commit.box
         if commit.action != "handback":
             run.steps.append(commit.record)
-            self._log(run.opened(commit.entry))
+            self._journal.add(run.opened(commit.entry))
         for op in commit.store:
             self._values.write(op)
         if commit.dead is not None:
             self._dead.append(commit.dead)
-            self._log(_dead_entry(claim, commit.dead))
+            self._journal.add(_dead_entry(claim, commit.dead))
         cancelled = run.cancelled and (commit.action != "end" or commit.dead is None)
         for child in commit.children:
             if not (cancelled and child.retry_of) and self._known(child) is None:
@@ -362,33 +360,7 @@ class InMemoryTransport(LedgerPort, LanePort):
         named = (kind, request.run_id, request.root_id, request.id, request.key)
         flow = request.flow if kind == "start" else ""
         entry = JournalEntry(*named, outcome=outcome, reason=reason, detail=detail or {}, flow=flow)
-        self._log(entry if kind in ("start", "join") else run.opened(entry))
-
-    def _log(self, entry: JournalEntry) -> None:
-        self._journal.append(replace(entry, cursor=str(next(self._counter)), time=self.clock.now()))
-        self._journal_sizes.append(len(entry.dump()))
-        self._journal_bytes += self._journal_sizes[-1]
-        while self._journal_bytes > self.limits.journal_bytes and len(self._journal) > 1:
-            self._journal.popleft()
-            self._journal_bytes -= self._journal_sizes.popleft()
-
-    def tail(self, after: str, timeout: float, limit: int) -> list[JournalEntry]:
-        """Return entries after a cursor, waiting up to `timeout` seconds for one."""
-        with self._changed:
-            seen = next(self._counter) if after == "$" else _position(after)
-            self._changed.wait_for(lambda: int(self.cursor()) > seen or self._closing, timeout)
-            fresh = list(itertools.takewhile(lambda entry: int(entry.cursor) > seen, reversed(self._journal)))
-            return fresh[::-1][: max(0, limit)]
-
-    def cursor(self) -> str:
-        """Return the journal's newest cursor, "0" while it is empty."""
-        with self._changed:
-            return self._journal[-1].cursor if self._journal else "0"
-
-    def history(self) -> MemoryHistory:
-        """Return the runs that the journal tells of until now."""
-        with self._changed:
-            return MemoryHistory(self._journal)
+        self._journal.add(entry if kind in ("start", "join") else run.opened(entry))
 
     def publish(self, table: RouteTable) -> RouteTable:
         """Publish a route table."""
@@ -420,7 +392,7 @@ class InMemoryTransport(LedgerPort, LanePort):
             there = letter in self._dead
             if there:
                 self._dead.remove(letter)
-                self._log(entry)
+                self._journal.add(entry)
                 self._changed.notify_all()
             return there
 
@@ -487,9 +459,3 @@ def _dead_entry(claim: Claim, dead: DeadLetter) -> JournalEntry:
         "dead", claim.run_id, claim.root_id, claim.id, claim.key, claim.step, dead.handler, reason=dead.error,
         attempt=dead.attempts,
     )  # fmt: skip
-
-
-def _position(cursor: str) -> int:
-    if cursor.isdecimal():
-        return int(cursor)
-    raise PayloadError(f"{cursor[:80]!r} is no place in the journal: use '0', '$' or the cursor of an entry")

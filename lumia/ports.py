@@ -238,7 +238,7 @@ class Limits:
     """The figures of the configuration that a transport needs; times in seconds, sizes in bytes.
 
     journal_bytes: what the journal may take at most before its oldest entries are dropped, archived or not.
-    handbacks: how often workers that are behind a run's plan may hand its step on. drain: how long a worker that was
+    handbacks: how often workers that can't execute a step may hand it on. drain: how long a worker that was
     asked to end may take. max_losses: how often a step may be lost with its worker. ageing: how long a message may
     wait behind more urgent ones, 0 for ever.
     """

@@ -10,12 +10,15 @@ import json
 import re
 from binascii import a2b_base64
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lumia.secrets import HIDDEN, is_secret_key
 from lumia.secrets import redact as by_key
 
-__all__ = ["HIDDEN", "cleaned", "cleaned_stored", "cleaned_wire"]
+if TYPE_CHECKING:
+    from lumia.box import Box
+
+__all__ = ["HIDDEN", "cleaned", "cleaned_stored", "cleaned_wire", "shown"]
 
 Redact = Callable[[str], str]
 """Takes known secrets out of a text: `Runtime.redact`."""
@@ -75,6 +78,16 @@ def cleaned_wire(wire: str, redact: Redact, secret: bytes) -> tuple[str, bool]:
     else:
         value, changed = HIDDEN, _dill_has_secrets(wire, redact)
     return (Box.any(value).dump(secret), True) if changed else (wire, False)
+
+
+def shown(box: Box[Any], redact: Redact) -> Any:
+    """Return a Box's value as JSON data that may be printed, without secrets.
+
+    What is no JSON is only named: its class is not loaded, since a command loads no plugins.
+    """
+    if box.transport != "json":
+        return f"<{box.type_name}, kept as {box.transport}>"
+    return cleaned(box.into(), redact)[0]
 
 
 def _is_innocent(text: str, redact: Redact) -> bool:

@@ -16,8 +16,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lumia.asyncloop import AsyncLoop
 from lumia.errors import BackendUnavailableError, NotRunningError
-from lumia.executor import AsyncLoop, Executor, expected_type
+from lumia.executor import Executor, expected_type
 from lumia.marks import DEFAULT_QUEUE
 from lumia.ports import Limits, Transport
 from lumia.routes import DEFAULT_RETRY, PlanStep, Route, RouteIndex, RouteTable, Schedule

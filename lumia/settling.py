@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from lumia import redaction
 from lumia.box import Box
 from lumia.compressed import fitted, unpack
 from lumia.errors import EffectError
 from lumia.journal import JournalEntry, clean
 from lumia.ports import EffectRecord
-from lumia.redaction import cleaned, cleaned_wire
+from lumia.redaction import cleaned_wire
 
 if TYPE_CHECKING:
     from lumia.runtime import Runtime
@@ -52,7 +53,4 @@ def shown(bot: Runtime, record: EffectRecord) -> Any:
     """Return a record's result as it may be printed, or the reason when it has none."""
     if record.state != "done":
         return record.value
-    box = Box.load(unpack(record.value), bot.secret)
-    if box.transport != "json":
-        return f"({box.transport})"
-    return cleaned(box.into(), bot.redact)[0]
+    return redaction.shown(Box.load(unpack(record.value), bot.secret), bot.redact)

@@ -1,8 +1,9 @@
 """Executing one step in a process of its own: a step that was lost with its workers may be what killed them.
 
 The worker claims the step, hands the claim to `python -m tasks.alone` and waits. The child commits with the claim's
-token; when it dies instead, the worker commits that as a failed try. So the steps beside it are safe, and the next
-death has its cause in the dead letter. A fork would be quicker, but not safe in a process with threads.
+token; when it dies instead, the worker commits that as a failed try; when it never came to begin, which is no fault of
+the step, the worker hands the step back. So the steps beside it are safe, and the next death has its cause in the dead
+letter. A fork would be quicker, but not safe in a process with threads.
 """
 
 from __future__ import annotations
@@ -17,16 +18,14 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from signal import Signals
 from typing import IO, Any
 
 from lumia import paths
 from lumia.dead import Failure
-from lumia.errors import StaleClaimError
 from lumia.executor import StepListener
-from lumia.journal import JournalEntry
-from lumia.ports import Claim, Commit, Limits, StepRecord
+from lumia.ports import Claim, Limits
 from lumia.routes import Plan, PlanStep
 from lumia.runtime import Runtime, open_bot
 from tasks.queues import PRIVATE_PREFIX
@@ -53,7 +52,7 @@ class Alone:
     def execute(self, bot: Runtime, claim: Claim, listener: StepListener) -> None:
         """Execute `claim` in a process of its own, or hand it back while another one is."""
         if not self._turn.acquire(blocking=False):
-            _hand_back(bot, claim)
+            bot.executor.put_back(claim, PAUSE_SECONDS)
             return
         try:
             _executed(bot, claim, listener)
@@ -61,15 +60,16 @@ class Alone:
             self._turn.release()
 
 
-def _hand_back(bot: Runtime, claim: Claim) -> None:
-    handler = claim.plan.steps[claim.step].handler
-    entry = JournalEntry("step", claim.run_id, claim.root_id, claim.id, claim.key, claim.step, handler)
-    try:
-        bot.transport.commit(
-            claim, Commit("handback", StepRecord(handler, "handback"), entry, delay=PAUSE_SECONDS, free=True)
-        )
-    except StaleClaimError as error:
-        bot.log.warning("discarded a stale result: %s", error)
+@dataclass(frozen=True)
+class _Seen:
+    """What the parent saw of a child. told: its word on the step, None when it didn't live to give one.
+
+    begun: whether it came to executing the step. ending: how it ended, as the rest of a sentence.
+    """
+
+    begun: bool
+    told: dict[str, str] | None = None
+    ending: str = ""
 
 
 def _executed(bot: Runtime, claim: Claim, listener: StepListener) -> None:
@@ -77,26 +77,41 @@ def _executed(bot: Runtime, claim: Claim, listener: StepListener) -> None:
     bot.log.warning("run %s: %s was lost %d times, so it is executed alone", claim.run_id, step.handler, claim.losses)
     listener.started(claim, step)
     began = time.monotonic()
-    told, ending = _told(bot, claim, step)
+    seen = _seen(bot, claim, step)
     seconds = time.monotonic() - began
-    if told is None:
-        bot.executor.fail(claim, f"{step.handler} {ending}, executed alone after it was lost {claim.losses} times",
+    if seen.told is not None:
+        listener.ended(claim, step, seen.told["outcome"], seen.told["error"], seconds)
+    elif seen.begun:
+        bot.executor.fail(claim, f"{step.handler} {seen.ending}, executed alone after it was lost {claim.losses} times",
                           seconds, listener)  # fmt: skip
+    elif claim.handbacks < bot.limits.handbacks:
+        bot.executor.hand_back(claim, _unbegun(step, seen))
+        listener.ended(claim, step, "handback", "", seconds)
     else:
-        listener.ended(claim, step, told["outcome"], told["error"], seconds)
+        why = f"{_unbegun(step, seen)}, handed back {claim.handbacks} times; see the worker's log for its output"
+        bot.executor.fail(claim, why, seconds, listener)
 
 
-def _told(bot: Runtime, claim: Claim, step: PlanStep) -> tuple[dict[str, str] | None, str]:
-    """Return what the child told of the step, or None and how it ended."""
+def _unbegun(step: PlanStep, seen: _Seen) -> str:
+    return f"the process that was to execute {step.handler} alone {seen.ending}"
+
+
+def _seen(bot: Runtime, claim: Claim, step: PlanStep) -> _Seen:
+    """Have a child execute the step."""
     env = {**os.environ, "LUMIA_ROOT": str(bot.root)}
-    child = subprocess.Popen([sys.executable, "-m", "tasks.alone"], cwd=paths.base(), env=env, stdin=subprocess.PIPE,
-                             stdout=subprocess.PIPE, bufsize=0, start_new_session=True)  # fmt: skip
+    try:
+        child = subprocess.Popen([sys.executable, "-m", "tasks.alone"], cwd=paths.base(), env=env,
+                                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0,
+                                 start_new_session=True)  # fmt: skip
+    except OSError as error:
+        return _Seen(False, ending=f"could not be made ({error})")
     assert child.stdin is not None and child.stdout is not None
-    told, hung = b"", False
+    told, begun, hung = b"", False, False
     try:
         with suppress(BrokenPipeError):
             child.stdin.write(dump(claim).encode() + b"\n")
-            if _line(child.stdout, ALONE_START_SECONDS) == _BEGUN:
+            begun = _line(child.stdout, ALONE_START_SECONDS) == _BEGUN
+            if begun:
                 told = _line(child.stdout, (step.timeout or bot.limits.step_timeout) + CLAIM_MARGIN_SECONDS)
         hung = not _ended(child) and not told
     finally:
@@ -104,7 +119,11 @@ def _told(bot: Runtime, claim: Claim, step: PlanStep) -> tuple[dict[str, str] | 
         child.wait()
         child.stdin.close()
         child.stdout.close()
-    return (json.loads(told), "") if told.endswith(b"\n") else (None, "hung" if hung else _ending(child.returncode))
+    if told.endswith(b"\n"):
+        return _Seen(True, json.loads(told))
+    if hung:
+        return _Seen(begun, ending="hung" if begun else f"did not begin within {ALONE_START_SECONDS:g} s")
+    return _Seen(begun, ending=_ending(child.returncode) + ("" if begun else " before it began"))
 
 
 def _ended(child: subprocess.Popen[bytes]) -> bool:

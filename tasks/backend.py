@@ -17,7 +17,6 @@ from tasks.transport import connect as connect_redis
 
 ENVIRONMENT = "LUMIA_REDIS_URL"
 STATE = Path("data") / "run" / "redis.url"
-DEFAULT_URL = "redis://127.0.0.1:8472/0"
 
 
 def worker_name() -> str:

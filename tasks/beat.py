@@ -20,6 +20,7 @@ from lumia.ports import RunRequest
 from lumia.routes import RouteTable, Schedule
 from lumia.runtime import Runtime, open_bot
 from lumia.system import adapters
+from tasks.keys import BEAT
 from tasks.transport import RedisTransport
 
 REREAD_SECONDS = 5.0
@@ -87,7 +88,7 @@ class LumiaScheduler(Scheduler):
     def _tick(self) -> float:
         now = self._bot.clock.now()
         table = self._routes()
-        self._transport.redis.set(f"{self._transport.prefix}beat", json.dumps({"pid": os.getpid(), "at": now}), ex=60)
+        self._transport.redis.set(self._transport.prefix + BEAT, json.dumps({"pid": os.getpid(), "at": now}), ex=60)
         if table is None:
             return 0.5
         for schedule in table.schedules:

@@ -14,6 +14,7 @@ from typing import Any
 from lumia.history import RunFilter, RunSummary, Tally, chosen, matches, newest_first, root_of, trees
 from lumia.ids import LENGTH, id_time
 from lumia.journal import JournalEntry
+from tasks.archive.rows import stream_row
 
 BATCH = 500
 """Rows of one answer; some carry a Box."""
@@ -27,18 +28,17 @@ SETTLED = 1.0
 """Seconds after a tree's last entry in which another one of it may still follow."""
 
 Ask = Callable[..., Any]
-Parse = Callable[[str, dict[bytes, bytes]], list[JournalEntry]]
 Progress = Callable[[int], None]
 
 
 class StreamHistory:
-    """The runs of one stream. ask: sends a command to Redis. parse: the entries of a row. progress: hears of batches.
+    """The runs of one stream. ask: sends a command to Redis. progress: hears of batches.
 
     Only what the stream still holds is known; what was trimmed is in the archive, if there is one.
     """
 
-    def __init__(self, ask: Ask, stream: str, parse: Parse, progress: Progress | None = None) -> None:
-        self._ask, self._stream, self._parse = ask, stream, parse
+    def __init__(self, ask: Ask, stream: str, progress: Progress | None = None) -> None:
+        self._ask, self._stream = ask, stream
         self.progress = progress or (lambda scanned: None)
 
     def find(self, wanted: RunFilter) -> list[RunSummary]:
@@ -119,7 +119,7 @@ class StreamHistory:
         while True:
             rows = self._ask(command, self._stream, begin, end, count=BATCH)
             for id_, row in rows:
-                entries = self._parse(id_.decode(), row)
+                entries = stream_row(id_, row).entries()
                 yield from entries if command == "xrange" else reversed(entries)
             scanned += len(rows)
             self.progress(scanned)

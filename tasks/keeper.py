@@ -12,6 +12,7 @@ from redis.exceptions import RedisError
 
 from lumia.errors import LumiaError
 from lumia.runtime import Runtime
+from tasks.keys import WORKERS
 from tasks.queues import lists
 from tasks.transport import RedisTransport
 from tasks.watch import Watch, leave_to_be_replaced
@@ -79,7 +80,7 @@ class Keeper:
         self._stop.set()
         self._thread.join(timeout=5)
         with suppress(RedisError):
-            self._transport.redis.zrem(f"{self._transport.prefix}workers", self._transport.worker)
+            self._transport.redis.zrem(self._transport.prefix + WORKERS, self._transport.worker)
 
     def _run(self) -> None:
         with self._bot.activated():

@@ -10,9 +10,9 @@ from typing import Any
 from lumia.box import Box
 from lumia.dead import DeadLetter, Failure
 from lumia.errors import LumiaError
+from lumia.redaction import cleaned, shown
 from lumia.routes import Plan
 from lumia.runtime import Runtime
-from lumia.secrets import redact
 
 
 def group_of(letter: DeadLetter) -> str:
@@ -68,25 +68,10 @@ def content(bot: Runtime, letter: DeadLetter) -> Any:
         return "<a live resource>"
     try:
         box = Box.load(letter.box, bot.secret)
-        shown = box.into() if box.transport == "json" else _described(box)
+        value = shown(box, bot.redact)
     except LumiaError as error:
         return f"<unreadable: {error}>"
-    clean = _hidden(bot, redact(shown))
-    return {"value": clean, "meta": _hidden(bot, redact(box.meta))} if box.meta else clean
-
-
-def _described(box: Box[Any]) -> str:
-    """Name what is no JSON; its class is not loaded, since a command loads no plugins."""
-    return f"<{box._content.name}, kept as dill>"
-
-
-def _hidden(bot: Runtime, value: Any) -> Any:
-    """Hide the secrets this bot knows, wherever they stand."""
-    if isinstance(value, str):
-        return bot.redact(value)
-    if isinstance(value, dict):
-        return {str(_hidden(bot, key)): _hidden(bot, item) for key, item in value.items()}
-    return [_hidden(bot, item) for item in value] if isinstance(value, list) else value
+    return {"value": value, "meta": cleaned(box.meta, bot.redact)[0]} if box.meta else value
 
 
 def _indented(value: Any) -> list[str]:

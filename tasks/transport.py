@@ -46,13 +46,14 @@ from tasks import grouped, lanes, letters, wire
 from tasks.archive.compacted import completed
 from tasks.archive.measures import measure
 from tasks.archive.reader import ArchiveHistory
+from tasks.archive.rows import stream_row
 from tasks.connection import TimedConnection
 from tasks.grouped import Group, Groups, Waiting
 from tasks.history import StreamHistory
+from tasks.keys import PREFIX, WORKERS
 from tasks.ledger import LedgerPort
 from tasks.scripts import Scripts, bound
 
-PREFIX = "lumia:"
 STATES = {"w": "waiting", "q": "queued", "c": "claimed", "d": "delayed", "e": "ended", "f": "finished", "n": "queued"}
 FRESH_SECONDS = 5.0
 PATIENCE_SECONDS = 60.0
@@ -371,7 +372,7 @@ class RedisTransport(LedgerPort):
         found: list[JournalEntry] = []
         for _, rows in reply or []:
             for id_, row in rows:
-                found += _entries(id_.decode(), row)
+                found += stream_row(id_, row).entries()
         return found
 
     def cursor(self) -> str:
@@ -381,7 +382,7 @@ class RedisTransport(LedgerPort):
 
     def history(self) -> MergedHistory:
         """Return the recorded runs: those of the stream, then those of the archive."""
-        stream: History = StreamHistory(self._asked, f"{self.prefix}journal", _entries)
+        stream: History = StreamHistory(self._asked, f"{self.prefix}journal")
         return MergedHistory([stream] if self.archive is None else [stream, self.archive])
 
     def publish(self, table: RouteTable) -> RouteTable:
@@ -425,7 +426,7 @@ class RedisTransport(LedgerPort):
         try:
             self.redis.ping()
             seconds = int(self._bytes.time()[0])
-            fresh = self._bytes.zrangebyscore(f"{self.prefix}workers", seconds - FRESH_SECONDS, "+inf")
+            fresh = self._bytes.zrangebyscore(self.prefix + WORKERS, seconds - FRESH_SECONDS, "+inf")
             stats = {name.decode(): int(value) for name, value in self._bytes.hgetall(f"{self.prefix}stats").items()}
             figures = measure(self._bytes.execute_command, self.prefix)
         except (*_AWAY, RedisError) as error:
@@ -443,18 +444,3 @@ class RedisTransport(LedgerPort):
 def _check_store(reply: Sequence[bytes]) -> None:
     if reply[0] == b"refused":
         raise StoreError(f"store key {reply[1].decode()} holds a {reply[2].decode()}; use another key or delete it")
-
-
-def _entries(id_: str, row: dict[bytes, bytes]) -> list[JournalEntry]:
-    """Return the entries of one stream row: a step that ended its run stands for both."""
-    when = int(id_.split("-", maxsplit=1)[0]) / 1000
-    entry = JournalEntry.load(row[b"j"].decode(), cursor=id_, time=when)
-    if late := entry.detail.get("late"):  # its commit waited for the next step's, see tasks.grouped
-        entry = replace(entry, time=when - late / 1000)
-    if b"b" in row:
-        entry = replace(entry, detail={**entry.detail, "box": row[b"b"].decode()})
-    if b"e" not in row:
-        return [entry]
-    end = replace(entry, kind="end", step=None, handler="", ms=0.0, attempt=0, outcome=row[b"e"].decode(),
-                  reason=row[b"y"].decode(), detail={})  # fmt: skip
-    return [entry, end]

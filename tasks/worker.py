@@ -22,6 +22,7 @@ from tasks.archive.thread import ArchiveThread
 from tasks.backend import redis_url, worker_name
 from tasks.events import TaskEvents
 from tasks.keeper import BEAT_SECONDS, Keeper, look_once_more
+from tasks.keys import FAILURES
 from tasks.pool import TaskPool
 from tasks.queues import add_consumer, consume, shared
 from tasks.transport import RedisTransport, connect
@@ -98,7 +99,7 @@ class LumiaWorker:
         """Tell `lumia status` and `lumia doctor` what failed to load; the newest worker's word counts."""
         assert self.bot.plugins is not None
         failures = self.bot.plugins.failures
-        key = f"{self.transport.prefix}failures"
+        key = self.transport.prefix + FAILURES
         if failures:
             self.transport.redis.set(key, json.dumps([self.bot.redact(str(failure)) for failure in failures]))
         else:

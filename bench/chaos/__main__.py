@@ -11,7 +11,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -65,7 +65,7 @@ def main(arguments: Sequence[str]) -> int:
     print(f"seed {given.seed}: python -m bench.chaos --seconds {given.seconds:g} --seed {given.seed}{only}", flush=True)
     sites = _sites(given, entries)
     with _bounded(given.seconds + OVERTIME_SECONDS):
-        outcomes = [_campaign(name, opened, plan, folder / name, given) for name, opened, plan in sites]
+        outcomes = [_campaign(name, made, plan, folder / name, given) for name, made, plan in sites]
     _tell(outcomes, folder)
     _write(outcomes, given)
     ok = all(outcome.ok for outcome in outcomes if outcome.name == "lumia")
@@ -95,14 +95,14 @@ def _write(outcomes: list[Outcome], given: argparse.Namespace) -> None:
 
 
 def _sites(given: argparse.Namespace, entries: Sequence[Entry]) -> list[tuple[str, Callable[..., Any], list[Phase]]]:
-    """Return name, opener and plan of each site, with the plans printed."""
+    """Return name, class and plan of each site, with the plans printed."""
     share = {"also": PEER_SHARE, "no": 0.0, "alone": 1.0}[given.peer]
     found: list[tuple[str, Callable[..., Any], list[Phase]]] = []
     if share < 1:
-        found.append(("lumia", site.opened, make(given.seed, given.seconds * (1 - share), entries)))
+        found.append(("lumia", site.Lumia, make(given.seed, given.seconds * (1 - share), entries)))
     for_peer = [entry for entry in entries if entry.peer]
     if share and for_peer:
-        found.append(("celery", peer.opened, make(given.seed, given.seconds * share, for_peer)))
+        found.append(("celery", peer.Peer, make(given.seed, given.seconds * share, for_peer)))
     for name, _, phases in found:
         for phase in phases:
             print(f"{name}, {phase.name}: {phase.begin:.0f} to {phase.end:.0f} s, {len(phase.faults)} faults")
@@ -112,14 +112,14 @@ def _sites(given: argparse.Namespace, entries: Sequence[Entry]) -> list[tuple[st
 
 
 def _campaign(
-    name: str, opened: Callable[..., Any], phases: list[Phase], folder: Path, given: argparse.Namespace
+    name: str, made: Callable[..., Any], phases: list[Phase], folder: Path, given: argparse.Namespace
 ) -> Outcome:
     folder.mkdir(parents=True)
     with (folder / "events.log").open("w") as events:
         told = Told(events)
         told.say(f"{name}: starting")
         groups = [f"g{number}" for number in range(GROUPS)]
-        with opened(folder, workers=given.workers, threads=given.threads, fsync=given.fsync) as target:
+        with closing(made(folder, workers=given.workers, threads=given.threads, fsync=given.fsync)) as target:
             target.start()
             return campaign.run(target, phases, groups, given.rate, Told(events))
 

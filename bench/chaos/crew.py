@@ -7,10 +7,11 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -78,6 +79,17 @@ class Crew:
             member = Member(name, role, command, process, again, out.seek(0, os.SEEK_END))
             self.members.append(member)
             return member
+
+    def until(self, reached: Callable[[], Any], seconds: float, what: str = "") -> bool:
+        """Wait for a condition; with `what`, raise `RuntimeError` naming it when it is not reached in time."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            if reached():
+                return True
+            time.sleep(0.05)
+        if what:
+            raise RuntimeError(f"{what}: not within {seconds:g} s; see {self.folder}")
+        return False
 
     def of(self, role: str) -> list[Member]:
         """Return the living members of a role that are started again, in the order of their names."""

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -49,15 +47,8 @@ class Peer:
         return " ready." in self.crew.log_of(member)
 
     def until(self, reached: Callable[[], Any], seconds: float, what: str = "") -> bool:
-        """Wait for a condition."""
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            if reached():
-                return True
-            time.sleep(0.05)
-        if what:
-            raise RuntimeError(f"{what}: not within {seconds:g} s; see {self.folder / 'logs'}")
-        return False
+        """Wait for a condition; see `Crew.until`."""
+        return self.crew.until(reached, seconds, what)
 
     def long_runs(self, count: int, seconds: float, salt: int) -> list[str]:
         """Start nothing: a step longer than the visibility timeout would be run again and again."""
@@ -102,13 +93,3 @@ class Peer:
         self.crew.close()
         self.redis.close()
         self.broker.close()
-
-
-@contextmanager
-def opened(folder: Path, **options: Any) -> Iterator[Peer]:
-    """Run a Peer for a block; whatever happens, its processes are ended."""
-    site = Peer(folder, **options)
-    try:
-        yield site
-    finally:
-        site.close()

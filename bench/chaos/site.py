@@ -5,10 +5,8 @@ from __future__ import annotations
 import os
 import sys
 import threading
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -129,15 +127,8 @@ class Lumia:
         return any(f":{member.pid}:" in name for name in self.bot.transport.health().workers)
 
     def until(self, reached: Callable[[], Any], seconds: float, what: str = "") -> bool:
-        """Wait for a condition; with `what`, raise `RuntimeError` naming it when it is not reached in time."""
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            if reached():
-                return True
-            time.sleep(0.05)
-        if what:
-            raise RuntimeError(f"{what}: not within {seconds:g} s; see {self.folder / 'logs'}")
-        return False
+        """Wait for a condition; see `Crew.until`."""
+        return self.crew.until(reached, seconds, what)
 
     def close(self) -> None:
         """End everything this has started."""
@@ -324,13 +315,3 @@ class Receiver:
         """Listen no more."""
         self._server.shutdown()
         self._server.server_close()
-
-
-@contextmanager
-def opened(folder: Path, **options: Any) -> Iterator[Lumia]:
-    """Run a Lumia for a block; whatever happens, its processes are ended."""
-    site = Lumia(folder, **options)
-    try:
-        yield site
-    finally:
-        site.close()

@@ -38,10 +38,6 @@ from lumia.models.recall import (
 )
 from lumia.models.words import fold, pattern
 
-ANNOUNCEMENT = (
-    "offline model: replies come from rules, not from a neural network; "
-    "for a real one set LUMIA_MODEL=openai-chat:gpt-4o-mini and OPENAI_API_KEY (docs/models.md)"
-)
 _QUOTE_LENGTH = 300
 _SHORT = 40
 

@@ -87,7 +87,7 @@ class Step:
                 continue
             child = self._tree.runs.get(child_id(self._run.run_id, self._index, number)) if digest else None
             if child is not None and request is not None:
-                yield from _started(f"start[{number}]", child, request, self._tree)
+                yield from _started(f"start[{number}]", child, request)
             else:
                 yield OUTPUT, f"start[{number}]", started(child) or digest, request and requested(request)
 
@@ -100,7 +100,7 @@ def _writes(then: Sequence[str], now: Sequence[StoreOp]) -> Found:
             yield OUTPUT, f"store[{number}]", digest, op and written(op)
 
 
-def _started(place: str, child: RecordedRun, request: RunRequest, tree: RecordedTree) -> Found:
+def _started(place: str, child: RecordedRun, request: RunRequest) -> Found:
     """Yield what differs between a recorded child and the one started now."""
     found = False
     for name in ("flow", "id", "key"):

@@ -84,4 +84,4 @@ def _request(bot: Runtime, tree: RecordedTree, *, hold: bool) -> RunRequest:
 
 def lane(key: str) -> str:
     """Return the lane a replay of a run in lane `key` gets; its end tells chats apart, so that end is kept."""
-    return f"{LANE}{key}"[: len(LANE)] + key[-(MAX_NAME - len(LANE)) :] if key else ""
+    return LANE + key[-(MAX_NAME - len(LANE)) :] if key else ""

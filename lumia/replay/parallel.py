@@ -6,7 +6,7 @@ import gc
 import multiprocessing
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from multiprocessing.connection import Connection, wait
 
 from lumia.errors import ReplayError
@@ -19,7 +19,6 @@ from lumia.runtime import Runtime
 FEW = 200
 """Trees up to which a second process costs more than it saves."""
 BATCH = 100
-Heard = Callable[[TreeReplay], None]
 
 
 def replay_all(bot: Runtime, table: RouteTable, trees: Sequence[RecordedTree], jobs: int = 0) -> Iterator[TreeReplay]:

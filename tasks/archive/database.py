@@ -14,8 +14,8 @@ from lumia.errors import BackendUnavailableError
 from lumia.history import Tally, tallied
 from lumia.journal import JournalEntry
 from tasks.archive import schema
-from tasks.archive.records import RUN_COLUMNS, entry_of, readable, record, run_row
-from tasks.archive.rows import StreamRow
+from tasks.archive.records import RUN_COLUMNS, entry_of, readable, record, run_row, tally_of
+from tasks.archive.rows import StreamRow, position
 
 if TYPE_CHECKING:
     import psycopg
@@ -33,8 +33,9 @@ CREATE TEMP TABLE IF NOT EXISTS lumia_runs (LIKE lumia.runs) ON COMMIT DELETE RO
 """
 _TAKE_ENTRIES = """
 INSERT INTO lumia.entries SELECT * FROM lumia_entries ORDER BY ms, number, part ON CONFLICT DO NOTHING
+RETURNING ms, number, part
 """
-_KNOWN = "SELECT run_id, root_id FROM lumia.runs WHERE run_id = ANY(%s)"
+_KNOWN = f"SELECT {', '.join(RUN_COLUMNS)}, sums FROM lumia.runs WHERE run_id = ANY(%s)"
 ENTRY = """
 SELECT e.ms, e.number, e.part, e.kind, e.run_id, e.root_id, e.body, e.box, r.id, r.key
 FROM lumia.entries e LEFT JOIN lumia.runs r USING (run_id)
@@ -42,7 +43,8 @@ FROM lumia.entries e LEFT JOIN lumia.runs r USING (run_id)
 _WHOLE = f"{ENTRY} WHERE e.root_id = ANY(%s) AND e.run_id = ANY(%s) ORDER BY e.ms, e.number, e.part"
 _TAKE_RUNS = f"""
 INSERT INTO lumia.runs SELECT * FROM lumia_runs ORDER BY run_id ON CONFLICT (run_id) DO UPDATE SET
-{", ".join(f"{name} = excluded.{name}" for name in (*RUN_COLUMNS[1:], "message"))}
+{", ".join(f"{name} = excluded.{name}" for name in (*RUN_COLUMNS[1:], "sums"))},
+message = coalesce(nullif(excluded.message, ''), runs.message)
 """
 _FORGET_ENTRIES = """
 DELETE FROM lumia.entries WHERE (ms, number, part) IN (
@@ -156,21 +158,24 @@ class Database:
 def _written(connection: Any, entries: Sequence[tuple[JournalEntry, int, str]]) -> int:
     connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
     _copied(connection, "lumia_entries", (record(*one) for one in entries))
-    new = int(connection.execute(_TAKE_ENTRIES).rowcount)
-    if new:
-        tallies = _tallied(connection, [entry for entry, *_ in entries])
+    added = set(connection.execute(_TAKE_ENTRIES).fetchall())
+    if added:
+        placed = {(*position(entry.cursor), part): entry for entry, part, _ in entries}
+        tallies = _tallied(connection, [entry for place, entry in placed.items() if place in added])
         _copied(connection, "lumia_runs", map(run_row, tallies.values()))
         connection.execute(_TAKE_RUNS)
-    return new
+    return len(added)
 
 
-def _tallied(connection: Any, entries: Sequence[JournalEntry]) -> dict[str, Tally]:
-    """Return the sums of the runs of a batch, each over all its entries: those kept before, too."""
-    found = tallied(entries)
-    known = dict(connection.execute(_KNOWN, (list(found),)).fetchall())
-    if known:
-        earlier = _dicts(connection.execute(_WHOLE, (list(set(known.values())), list(known))))
-        found |= tallied(entry_of(row) for row in earlier)
+def _tallied(connection: Any, added: Sequence[JournalEntry]) -> dict[str, Tally]:
+    """Return the sums of the runs that entries were added to: what was known of each, and these."""
+    known = _dicts(connection.execute(_KNOWN, (list({entry.run_id for entry in added}),)))
+    before = {row["run_id"]: tally_of(row) for row in known if row["sums"] is not None}
+    found = tallied(added, before)
+    old = {row["run_id"]: row["root_id"] for row in known if row["sums"] is None}
+    if old:  # lines of before there were sums: made from all the entries, once
+        whole = _dicts(connection.execute(_WHOLE, (list(set(old.values())), list(old))))
+        found |= tallied(entry_of(row) for row in whole)
     return found
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from lumia.history import RunSummary, Tally, root_of
+from lumia.history import RunSummary, Tally, Usage, root_of
 from lumia.journal import JournalEntry
 from tasks.archive.rows import StreamRow, as_sql, cursor_of, position
 
@@ -65,13 +65,39 @@ def entry_of(row: Mapping[str, Any]) -> JournalEntry:
 
 
 def run_row(tally: Tally) -> tuple[Any, ...]:
-    """Return a run's line of `runs`: its summary, times in whole milliseconds, and the message id in its Box."""
+    """Return a run's line of `runs`: its summary with times in whole ms, the message id in its Box, its sums."""
     run = tally.summary()
     texts = (run.run_id, run.root_id, run.flow, run.id, run.key, run.cause, run.outcome, run.reason)
     return (
         *map(as_sql, texts), round(run.started * 1000), round(run.ended * 1000), run.steps, run.attempts,
-        run.tokens_in, run.tokens_out, run.cost, run.dead, message_of(tally.box),
+        run.tokens_in, run.tokens_out, run.cost, run.dead, message_of(tally.box), _sums(tally),
     )  # fmt: skip
+
+
+def _sums(tally: Tally) -> str:
+    """Return what a line does not tell of the sums it was made from: b its start was seen, s steps, n and c usage."""
+    noted = [[step, attempt, *_figures(used)] for (step, attempt), used in tally.noted.items()]
+    called = [[step, *_figures(used)] for step, used in tally.called.items()]
+    told = {"b": int(tally.begun), "s": sorted(tally.steps), "n": noted, "c": called}
+    return json.dumps({name: value for name, value in told.items() if value}, separators=(",", ":"))
+
+
+def _figures(used: Usage) -> tuple[int, int, float]:
+    return used.tokens_in, used.tokens_out, used.cost
+
+
+def tally_of(row: Mapping[str, Any]) -> Tally:
+    """Return the sums of a row of `runs`, to which entries can be added; `box` is not among them."""
+    run, sums = summary_of(row), json.loads(row["sums"])
+    facts = {"root_id": run.root_id, "id": run.id, "key": run.key, "cause": run.cause, "steps": run.steps,
+             "attempts": run.attempts, "dead": run.dead}  # fmt: skip
+    if "b" in sums:
+        facts |= {"flow": run.flow, "started": run.started}
+    if run.ended:
+        facts |= {"outcome": run.outcome, "reason": run.reason, "ended": run.ended}
+    noted = {(step, attempt): Usage(*used) for step, attempt, *used in sums.get("n", ())}
+    called = {step: Usage(*used) for step, *used in sums.get("c", ())}
+    return Tally(run.run_id, "", facts, set(sums.get("s", ())), noted, called)
 
 
 def message_of(box: str) -> str:

@@ -58,10 +58,10 @@ class StreamRow:
 
 
 def _expanded(entry: JournalEntry, fields: Mapping[str, str]) -> Iterator[JournalEntry]:
-    if "b" in fields:
-        yield replace(entry, detail={**entry.detail, "box": fields["b"]})
-    else:
-        yield entry
+    detail = {**entry.detail, "box": fields["b"]} if "b" in fields else entry.detail
+    late = entry.detail.get("late")  # ms by which its commit has waited for another's, see tasks.grouped
+    waited = late / 1000 if isinstance(late, int | float) else 0.0
+    yield replace(entry, detail=detail, time=entry.time - waited)
     if "e" in fields:
         yield replace(
             entry, kind="end", step=None, handler="", ms=0.0, attempt=0, outcome=fields["e"],

@@ -39,6 +39,8 @@ MIGRATIONS = (
     CREATE INDEX runs_running ON lumia.runs (started) WHERE ended = 0;
     CREATE INDEX runs_troubled ON lumia.runs (outcome, started) WHERE outcome NOT IN ('done', 'stopped');
     """,
+    # 2: what a run's line is summed up from, so that an entry is added without reading those before it again
+    "ALTER TABLE lumia.runs ADD COLUMN sums text",
 )
 
 

@@ -74,11 +74,11 @@ def account_for(folder: Path, program: Path) -> Account:
             )
         return Account()
     account = _of(owner) if owner else _first_candidate()
-    _check(account, program, folder)
+    _check(account, program)
     return account
 
 
-def _check(account: Account, program: Path, folder: Path) -> None:
+def _check(account: Account, program: Path) -> None:
     tried = run_as(account, [str(program), "--version"])
     if tried.returncode != 0:
         reason = (tried.stderr.strip().splitlines() or ["no reason given"])[-1]

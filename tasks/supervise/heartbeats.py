@@ -11,9 +11,9 @@ import socket
 from contextlib import suppress
 
 from lumia.errors import BackendUnavailableError
+from tasks.keys import BEAT, PREFIX, WORKERS
 from tasks.supervise.resp import Connection, connect
 
-WORKERS, BEAT = "lumia:workers", "lumia:beat"
 FRESH = 10.0
 """Seconds after which a sign of life is too old; it is given about every second."""
 
@@ -28,7 +28,7 @@ def worker_answers(url: str, pid: int) -> bool:
 def beat_answers(url: str, pid: int) -> bool:
     """Tell whether the beat `pid` has given a sign of life within `FRESH` seconds; another beat's doesn't count."""
     with suppress(BackendUnavailableError, ValueError, KeyError, TypeError), connect(url) as redis:
-        text = redis.ask("GET", BEAT)
+        text = redis.ask("GET", PREFIX + BEAT)
         sign = json.loads(text) if isinstance(text, bytes) else {}
         return sign["pid"] == pid and float(sign["at"]) >= server_time(redis) - FRESH
     return False
@@ -36,7 +36,7 @@ def beat_answers(url: str, pid: int) -> bool:
 
 def fresh_workers(redis: Connection) -> set[int]:
     """Return the pids of this host's executing processes with a recent sign of life."""
-    reply = redis.ask("ZRANGEBYSCORE", WORKERS, str(server_time(redis) - FRESH), "+inf")
+    reply = redis.ask("ZRANGEBYSCORE", PREFIX + WORKERS, str(server_time(redis) - FRESH), "+inf")
     members = (
         [one.decode("utf-8", "replace") for one in reply if isinstance(one, bytes)] if isinstance(reply, list) else []
     )

@@ -12,10 +12,10 @@ from typing import Any
 from lumia.errors import BackendUnavailableError
 from tasks.archive.measures import Alarm, Measures, measure
 from tasks.archive.place import FOLDER
+from tasks.keys import PREFIX
 from tasks.supervise.findings import Finding, ok, risk
 from tasks.supervise.resp import connect
 
-PREFIX = "lumia:"
 LATE_SECONDS = 60.0
 LATE_FILES_SECONDS = 1200.0
 """Files are written every ten minutes at least where there is no database."""

@@ -10,9 +10,8 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from lumia.errors import BackendUnavailableError
+from tasks.keys import FAILURES, PREFIX
 from tasks.supervise.resp import connect
-
-FAILURES = "lumia:failures"
 
 
 def reported(url: str) -> list[str]:
@@ -20,7 +19,7 @@ def reported(url: str) -> list[str]:
     if not url:
         return []
     with suppress(BackendUnavailableError, ValueError), connect(url) as redis:
-        text = redis.ask("GET", FAILURES)
+        text = redis.ask("GET", PREFIX + FAILURES)
         found = json.loads(text) if isinstance(text, bytes) else []
         return [one for one in found if isinstance(one, str)] if isinstance(found, list) else []
     return []

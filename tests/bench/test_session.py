@@ -51,5 +51,5 @@ def test_handlers_lanes_and_memory_are_measured(valkey_server: Server, valkey_ur
     sizes = lanes.measure(valkey_server, tmp_path, (1, 300), 1, 20)
     assert [size.keys for size in sizes] == [0, 0]
     found = memory.measure(valkey_server, tmp_path, 200)
-    assert 200 < found.in_lanes < 5000 and found.archived < found.finished
+    assert 200 < found.in_lanes < 5000 and found.archived < 0.7 * found.finished
     Redis.from_url(valkey_url).flushall()

@@ -84,6 +84,14 @@ def celery_runtime(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runtime
         yield runtime
 
 
+@pytest.fixture
+def gate(tmp_path: Path) -> Iterator[Path]:
+    """A file that is not there: a step of "lane" whose content has it as `until` goes on when the test touches it."""
+    path = tmp_path / "gate"
+    yield path
+    path.touch()
+
+
 @pytest.fixture(params=["memory", "celery"])
 def bot(request: pytest.FixtureRequest) -> Iterator[Probe]:
     runtime = request.getfixturevalue(f"{request.param}_runtime")

@@ -90,12 +90,14 @@ def test_a_retried_consumer_runs_alone_since_the_others_went_on(bot: Probe, mend
     assert bot.seen == [["other"], ["read"]]
 
 
-def test_a_retry_takes_its_turn_in_the_lane(bot: Probe, mended: Path) -> None:
+def test_a_retry_takes_its_turn_in_the_lane(bot: Probe, mended: Path, gate: Path) -> None:
     key = f"lane:{bot.scope}"
     letter = letter_of(bot, bot.pipe("mendable", options={"key": key}, mended=str(mended)).run_id)
-    busy = lumia.pipe.start("lane", bot.content(n=1, seconds=0.2), key=key)
+    busy = lumia.pipe.start("lane", bot.content(n=1, until=str(gate)), key=key)
     mended.touch()
-    bot.wait(revival.retry(bot.runtime, letter))
+    again = revival.retry(bot.runtime, letter)
+    gate.touch()
+    bot.wait(again)
     bot.wait(busy)
     assert [row[:2] for row in bot.seen] == [["before"], [1, "begin"], [1, "child"], ["mended", True], ["after", 1]]
 

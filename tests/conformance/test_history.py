@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import lumia
 from lumia.history import RunFilter
 from lumia.lookup import Lookup
@@ -30,15 +32,16 @@ def test_the_entries_of_a_tree_are_those_of_the_journal(bot: Probe) -> None:
     assert len(list(trace.run.attached)) == 7 and trace.ended
 
 
-def test_a_run_that_waits_tells_behind_whom_and_for_what(bot: Probe) -> None:
+def test_a_run_that_waits_tells_behind_whom_and_for_what(bot: Probe, gate: Path) -> None:
     key = f"lane {bot.scope}"
-    first = lumia.pipe.start("lane", bot.content(n=1, seconds=1.0), key=key)
+    first = lumia.pipe.start("lane", bot.content(n=1, until=str(gate)), key=key)
     second = lumia.pipe.start("lane", bot.content(n=2), key=key)
     lookup = Lookup(bot.runtime.transport.history(), bot.runtime.transport)
     until(lambda: bot.runtime.transport.run(first).state == "claimed")  # type: ignore[union-attr]
     held, waits = lookup.trace(lookup.one(first)).run, lookup.trace(lookup.one(second)).run
     assert (held.state, held.live.handler) == ("claimed", "probe.in_lane")  # type: ignore[union-attr]
     assert (waits.state, waits.live.behind) == ("waiting", first)  # type: ignore[union-attr]
+    gate.touch()
     bot.wait(second)
     assert bot.runtime.transport.run(second).handler == ""  # type: ignore[union-attr]
     assert bot.runtime.transport.lane_holder(key) == ""

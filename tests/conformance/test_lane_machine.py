@@ -144,6 +144,7 @@ class Lanes(RuleBasedStateMachine):
     """Runs of two lanes and of none, with every option, at any time, and a worker that does anything it may."""
 
     url = ""
+    finished = 0
 
     @initialize()
     def open(self) -> None:
@@ -160,6 +161,7 @@ class Lanes(RuleBasedStateMachine):
             return
         try:
             self.finish()
+            type(self).finished += 1
         finally:
             self.both.pinned.close()
             self.both.redis.close()
@@ -389,15 +391,16 @@ def test_both_transports_tell_the_same_story_and_keep_every_promise_of_lanes(url
     class Here(Lanes):
         pass
 
-    Here.url = url
+    Here.url, examples = url, int(os.environ.get("LANES_EXAMPLES", "25"))
     quick = settings(
-        max_examples=int(os.environ.get("LANES_EXAMPLES", "25")),
+        max_examples=examples,
         stateful_step_count=40,
         deadline=None,
         suppress_health_check=list(HealthCheck),
         phases=[Phase.generate],
     )
     run_state_machine_as_test(Here, settings=quick)
+    assert Here.finished >= examples  # each compared both transports after every step, and what was left at the end
 
 
 def test_runs_that_let_go_of_their_lane_come_back_to_its_front_in_the_order_they_came_back(url: str) -> None:

@@ -19,9 +19,9 @@ def lane(bot: Probe, key: str) -> LaneInfo | None:
     return next(iter(bot.runtime.transport.lanes(key).lanes), None)
 
 
-def busy(bot: Probe, key: str, seconds: float = 0.6) -> str:
-    """Keep a lane busy, and return once its run has begun."""
-    run = lumia.pipe.start("lane", bot.content(n="first", seconds=seconds), key=key)
+def busy(bot: Probe, key: str, gate: Path) -> str:
+    """Keep a lane busy until `gate` is touched, and return once its run has begun."""
+    run = lumia.pipe.start("lane", bot.content(n="first", until=str(gate)), key=key)
     until(lambda: (found := bot.runtime.transport.run(run)) is not None and found.state == "claimed")
     return run
 
@@ -48,12 +48,13 @@ def test_a_consumers_retry_that_releases_the_lane_is_a_run_of_its_own(bot: Probe
     until(lambda: lane(bot, key) is None)
 
 
-def test_a_full_lane_rejects_what_is_one_too_many_and_accepts_again_later(bot: Probe) -> None:
+def test_a_full_lane_rejects_what_is_one_too_many_and_accepts_again_later(bot: Probe, gate: Path) -> None:
     key = f"lane {bot.scope}"
-    runs = [busy(bot, key), lumia.pipe.start("lane", bot.content(n=2), key=key, cap=1, dedup=bot.scope)]
+    runs = [busy(bot, key, gate), lumia.pipe.start("lane", bot.content(n=2), key=key, cap=1, dedup=bot.scope)]
     with pytest.raises(LaneFullError, match=rf"lane {key} is full: 1 runs wait and its cap is 1"):
         lumia.pipe.start("lane", bot.content(n=3), key=key, cap=1, dedup=f"{bot.scope} 3")
     assert lumia.pipe.start("lane", bot.content(n=2), key=key, cap=1, dedup=bot.scope) == runs[1]
+    gate.touch()
     for run in runs:
         bot.wait(run)
     again = lumia.pipe.start("lane", bot.content(n=3), key=key, cap=1, dedup=f"{bot.scope} 3")
@@ -61,11 +62,12 @@ def test_a_full_lane_rejects_what_is_one_too_many_and_accepts_again_later(bot: P
 
 
 @pytest.mark.parametrize("overflow, dropped", [("drop_oldest", 0), ("drop_newest", 2)])
-def test_a_full_lane_drops_the_declared_run_and_says_why(bot: Probe, overflow: str, dropped: int) -> None:
+def test_a_full_lane_drops_the_declared_run_and_says_why(bot: Probe, gate: Path, overflow: str, dropped: int) -> None:
     key = f"lane {bot.scope}"
-    busy(bot, key)
+    busy(bot, key, gate)
     before = bot.runtime.transport.lanes().totals["dropped"]
     runs = [lumia.pipe.start("lane", bot.content(n=n), key=key, cap=2, overflow=overflow) for n in range(3)]
+    gate.touch()
     results = [bot.wait(run) for run in runs]
     assert [result.outcome for result in results] == ["stopped" if n == dropped else "done" for n in range(3)]
     assert f"lane {key} is full (cap 2)" in results[dropped].reason
@@ -73,12 +75,15 @@ def test_a_full_lane_drops_the_declared_run_and_says_why(bot: Probe, overflow: s
     assert bot.runtime.transport.lanes().totals["dropped"] == before + 1
 
 
-def test_a_run_that_waited_too_long_is_dropped_and_the_lane_goes_on(bot: Probe) -> None:
+def test_a_run_that_waited_too_long_is_dropped_and_the_lane_goes_on(bot: Probe, gate: Path) -> None:
     key = f"lane {bot.scope}"
-    busy(bot, key)
+    busy(bot, key, gate)
     stale = lumia.pipe.start("late", bot.content(), key=key, max_age=0.2)
     fresh = lumia.pipe.start("late", bot.content(), key=key, max_age=30)
     anyway = lumia.pipe.start("late", bot.content(), key=key, max_age=0.2, stale="run")
+    began = bot.runtime.transport.run(anyway).started  # type: ignore[union-attr]
+    until(lambda: time.time() - began > 0.3)
+    gate.touch()
     assert [bot.wait(run).outcome for run in (stale, fresh, anyway)] == ["stopped", "done", "done"]
     assert bot.result(stale).reason.startswith("stale: waited 0.") and bot.result(stale).reason.endswith(
         "max_age 0.2 s"
@@ -114,25 +119,30 @@ def test_a_burst_becomes_one_run_with_the_list_of_its_contents(bot: Probe) -> No
 def test_a_burst_that_never_pauses_ends_after_max_wait(bot: Probe) -> None:
     key = f"lane {bot.scope}"
     runs: list[str] = []
-    end = time.monotonic() + 1.6
-    while time.monotonic() < end:
+
+    def another() -> bool:
         runs.append(lumia.pipe.start("bursts", bot.content(n=len(runs)), key=key, collect=0.4, max_wait=0.8))
-        time.sleep(0.05)
+        return runs[-1] != runs[0]
+
+    until(another)
     for run in set(runs):
         assert bot.wait(run).outcome == "done"
-    assert len(set(runs)) > 1
     assert [n for part, _ in bot.seen for n in part] == list(range(len(runs)))
 
 
-def test_messages_join_a_burst_that_waits_for_its_lane_until_somebody_would_be_overtaken(bot: Probe) -> None:
+def test_messages_join_a_burst_that_waits_for_its_lane_until_somebody_would_be_overtaken(
+    bot: Probe, gate: Path
+) -> None:
     key = f"lane {bot.scope}"
-    busy(bot, key, 1.2)
+    busy(bot, key, gate)
     first = lumia.pipe.start("bursts", bot.content(n=0), key=key, collect=0.05)
     until(lambda: (found := lane(bot, key)) is not None and found.waiting == 1)
     assert lumia.pipe.start("bursts", bot.content(n=1), key=key, collect=0.05) == first
     between = lumia.pipe.start("taking turns", bot.content(n="between"), key=key)
     second = lumia.pipe.start("bursts", bot.content(n=2), key=key, collect=0.05)
     assert second != first
+    until(lambda: (found := lane(bot, key)) is not None and found.waiting == 3)
+    gate.touch()
     for run in (first, between, second):
         bot.wait(run)
     assert bot.seen[2:] == [[[0, 1], {}], ["between"], [[2], {}]]
@@ -189,12 +199,13 @@ def test_a_handler_can_ask_a_limit_for_a_place(bot: Probe) -> None:
     assert not refused and 3500 < refused.wait <= 3600
 
 
-def test_cancelling_a_run_ends_its_whole_tree_and_the_lane_goes_on(bot: Probe) -> None:
+def test_cancelling_a_run_ends_its_whole_tree_and_the_lane_goes_on(bot: Probe, gate: Path) -> None:
     key = f"lane {bot.scope}"
-    run = lumia.pipe.start("has many children", bot.content(), key=key)
+    run = lumia.pipe.start("has many children", bot.content(until=str(gate)), key=key)
     after = lumia.pipe.start("taking turns", bot.content(n="after"), key=key)
     until(lambda: [0, "begin"] in bot.seen or len(bot.runtime.transport.run(run).children) == 4)  # type: ignore[union-attr]
     assert bot.runtime.transport.cancel(run, "all of it")
+    gate.touch()
     assert bot.wait(after).outcome == "done"
     record = bot.runtime.transport.run(run)
     assert record is not None and record.finished and len(record.children) == 4
@@ -203,10 +214,11 @@ def test_cancelling_a_run_ends_its_whole_tree_and_the_lane_goes_on(bot: Probe) -
     assert bot.seen[-1] == ["after"] and not bot.runtime.transport.cancel(run, "again")
 
 
-def test_a_run_that_is_cancelled_in_its_last_step_ends_as_cancelled(bot: Probe) -> None:
+def test_a_run_that_is_cancelled_in_its_last_step_ends_as_cancelled(bot: Probe, gate: Path) -> None:
     key = f"lane {bot.scope}"
-    run = busy(bot, key, 0.3)
+    run = busy(bot, key, gate)
     assert bot.runtime.transport.cancel(run, "too late for the step")
+    gate.touch()
     result = bot.wait(run)
     assert (result.outcome, result.reason) == ("cancelled", "too late for the step")
     assert [what for what in bot.seen if what[1] == "child"] == []

@@ -18,19 +18,21 @@ from tests.conformance.conftest import Probe
 from tests.support.wait import until
 
 
-def test_a_lane_serves_one_tree_at_a_time_in_order(bot: Probe) -> None:
+def test_a_lane_serves_one_tree_at_a_time_in_order(bot: Probe, gate: Path) -> None:
     key = f"group {bot.scope}"
-    runs = [lumia.pipe.start("lane", bot.content(n=n, seconds=0.01), key=key) for n in range(12)]
+    runs = [lumia.pipe.start("lane", bot.content(n=n, until=str(gate)), key=key) for n in range(12)]
+    gate.touch()
     for run in runs:
         bot.wait(run)
     assert bot.seen == [[n, what] for n in range(12) for what in ("begin", "child")]
 
 
-def test_lanes_do_not_wait_for_each_other(bot: Probe) -> None:
-    slow = lumia.pipe.start("lane", bot.content(n="slow", seconds=1.0), key=f"{bot.scope} a")
+def test_lanes_do_not_wait_for_each_other(bot: Probe, gate: Path) -> None:
+    slow = lumia.pipe.start("lane", bot.content(n="slow", until=str(gate)), key=f"{bot.scope} a")
     quick = lumia.pipe.start("lane", bot.content(n="quick"), key=f"{bot.scope} b")
     bot.wait(quick)
     assert bot.result(slow).outcome is None
+    gate.touch()
     bot.wait(slow)
 
 
@@ -96,12 +98,13 @@ def test_a_waiting_run_can_be_cancelled(bot: Probe) -> None:
     assert not bot.runtime.transport.cancel(run, "again")
 
 
-def test_a_cancelled_run_in_a_lane_lets_the_next_one_in(bot: Probe) -> None:
+def test_a_cancelled_run_in_a_lane_lets_the_next_one_in(bot: Probe, gate: Path) -> None:
     key = f"lane {bot.scope}"
-    slow = lumia.pipe.start("lane", bot.content(n=1, seconds=0.3), key=key)
+    slow = lumia.pipe.start("lane", bot.content(n=1, until=str(gate)), key=key)
     middle = lumia.pipe.start("lane", bot.content(n=2), key=key)
     after = lumia.pipe.start("lane", bot.content(n=3), key=key)
     assert bot.runtime.transport.cancel(middle, "no longer wanted")
+    gate.touch()
     assert [bot.wait(run).outcome for run in (slow, middle, after)] == ["done", "cancelled", "done"]
     assert [n for n, _ in bot.seen] == [1, 1, 3, 3]
 

@@ -159,21 +159,21 @@ def test_what_a_refused_construction_was_given_stays_open() -> None:
 
 
 class TestCycles:
-    def refused(self, value: Any) -> None:
+    def assert_refused(self, value: Any) -> None:
         with pytest.raises(BoxCycleError, match=r"refers to a Box that holds it.*weakref"):
             Box.any(value)
 
     def test_directly(self) -> None:
         session: Any = Session()
         session.box = Box.any(session)
-        self.refused(session)
+        self.assert_refused(session)
         del session.box
 
     def test_nested_in_attributes_and_containers(self) -> None:
         session: Any = Session()
         session.state = types.SimpleNamespace(boxes={"mine": [(Box.any(session),)]})
-        self.refused(session)
-        self.refused({"session": session})
+        self.assert_refused(session)
+        self.assert_refused({"session": session})
         del session.state
 
     def test_through_a_closure_a_default_a_partial_or_a_method(self) -> None:
@@ -183,7 +183,7 @@ class TestCycles:
         box = Box.any(session)
         for callback in (lambda: box, lambda given=box: given, functools.partial(print, box), box.clone):
             session.callback = callback
-            self.refused(session)
+            self.assert_refused(session)
         del session.callback
 
     def test_through_the_destructor(self) -> None:
@@ -204,8 +204,8 @@ class TestCycles:
         right: Any = Session()
         left.peer = Box.any(right)
         right.peer = Box.any(left)
-        self.refused(left)
-        self.refused(right)
+        self.assert_refused(left)
+        self.assert_refused(right)
         del left.peer, right.peer
 
     def test_made_after_construction_it_is_found_when_the_box_is_passed_on(self) -> None:

@@ -325,16 +325,6 @@ def test_secrets_are_known_and_not_shown(tmp_path: Path) -> None:
     assert store.as_dict("webhook", hide=False)["sources"]["a"]["hmac"] == "abcdef"
 
 
-def test_a_plugin_can_be_forgotten_and_its_file_stays(tmp_path: Path) -> None:
-    store = ConfigStore(tmp_path)
-    store.register("p", Schema({"a": field(int)}, "test")).a = 5
-    assert store.schema("p").source == "test"
-    store.unregister("p")
-    with pytest.raises(ConfigKeyError):
-        store.settings("p")
-    assert ConfigStore(tmp_path).register("p", None, {"a": field(int)}).a == 5
-
-
 @pytest.mark.parametrize("name", ["", "../etc/passwd", "a/b", "A", "a b", "a__b", "-a", "a.b", "ä"])
 def test_a_name_that_is_none_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(ConfigSchemaError, match="is no name of a plugin"):

@@ -9,6 +9,8 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ import pytest
 
 from lumia import config_live
 from lumia.config import ConfigStore, Settings, field
+from lumia.config_live import LiveFile
 from lumia.config_schema import declared_schema
 from lumia.errors import ConfigError, ConfigKeyError, ConfigValueError
 from tests.support.wait import until
@@ -503,8 +506,9 @@ def test_threads_of_one_process_lose_nothing(bot: Bot) -> None:
     assert {name: entry["n"] for name, entry in bot.settings.sources.items()} == {f"s{n}": 109 for n in range(4)}
 
 
-def test_a_reader_does_not_wait_for_a_writer(bot: Bot) -> None:
-    live = bot.store.file("p")
+@contextmanager
+def being_written(live: LiveFile) -> Iterator[None]:
+    """Have another thread hold the lock of a settings file."""
     entered, leave = threading.Event(), threading.Event()
 
     def hold() -> None:
@@ -514,30 +518,27 @@ def test_a_reader_does_not_wait_for_a_writer(bot: Bot) -> None:
 
     holder = threading.Thread(target=hold)
     holder.start()
-    entered.wait(10)
-    live._next_check = 0.0
-    assert bot.settings.threshold == 0.65
-    leave.set()
-    holder.join()
+    assert entered.wait(10)
+    try:
+        yield
+    finally:
+        leave.set()
+        holder.join()
+
+
+def test_a_reader_does_not_wait_for_a_writer(bot: Bot) -> None:
+    live = bot.store.file("p")
+    with being_written(live):
+        live._next_check = 0.0
+        assert bot.settings.threshold == 0.65
 
 
 def test_a_process_forked_in_the_middle_of_a_write_can_still_write(bot: Bot) -> None:
     live = bot.store.file("p")
-    entered, leave = threading.Event(), threading.Event()
-
-    def hold() -> None:
-        with live._lock():
-            entered.set()
-            leave.wait(10)
-
-    holder = threading.Thread(target=hold)
-    holder.start()
-    entered.wait(10)
-    live._owner = -1  # what a forked child finds: the lock is another process's
-    bot.settings.name = "from the child"
-    assert bot.settings.name == "from the child"
-    leave.set()
-    holder.join()
+    with being_written(live):
+        live._owner = -1  # what a forked child finds: the lock is another process's
+        bot.settings.name = "from the child"
+        assert bot.settings.name == "from the child"
 
 
 # --- Other schemas ----------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lumia.box import Box
-from lumia.redaction import HIDDEN, cleaned, cleaned_stored, cleaned_wire
+from lumia.redaction import HIDDEN, cleaned, cleaned_stored, cleaned_wire, shown
 
 SECRET = 'tops"ecret\\ü-4711'
 KEY = b"k" * 32
@@ -93,3 +93,11 @@ def test_other_results_are_left_out_when_a_secret_is_in_them(value: Any) -> None
 def test_other_results_without_secrets_are_kept() -> None:
     wire = Box.any(("ann", {1, 2})).dump(KEY)
     assert cleaned_wire(wire, redact, KEY) == (wire, False)
+
+
+def test_a_box_is_shown_without_secrets_and_what_is_no_json_is_only_named() -> None:
+    told = {"note": f"it is {HIDDEN}", "password": HIDDEN}
+    assert shown(Box.any({"note": f"it is {SECRET}", "password": "x"}), redact) == told
+    assert (
+        shown(Box.load(Box.any(Account("ann", SECRET)).dump(KEY), KEY), redact) == f"<{__name__}.Account, kept as dill>"
+    )

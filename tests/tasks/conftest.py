@@ -7,9 +7,21 @@ from pathlib import Path
 
 import pytest
 
+from lumia.ports import Limits
 from lumia.runtime import Runtime
+from tasks.transport import RedisTransport, connect
 from tests.support import servers
 from tests.support.workers import opened
+
+
+@pytest.fixture
+def transport(valkey_server: servers.Server) -> Iterator[RedisTransport]:
+    """A transport on the session's Valkey, emptied, that no worker serves."""
+    redis = connect(valkey_server.url)
+    redis.flushdb()
+    found = RedisTransport(redis, worker="host:1:aa", limits=Limits(batch=16))
+    yield found
+    found.close()
 
 
 @pytest.fixture

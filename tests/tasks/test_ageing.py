@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import lumia
-from lumia.ports import Limits
 from tasks.keeper import AGED_SHARE
 from tasks.queues import lists
-from tasks.transport import RedisTransport, connect
+from tasks.transport import RedisTransport
 from tests.support import servers
 from tests.support.wait import until
 from tests.support.workers import bot_root, opened, worker, write_plugin
@@ -35,15 +32,6 @@ def busy(content: lumia.Box) -> None:
 def bulk(content: lumia.Box) -> None:
     lumia.store.incr("bulk")
 """
-
-
-@pytest.fixture
-def transport(valkey_server: Any) -> Iterator[RedisTransport]:
-    redis = connect(valkey_server.url)
-    redis.flushdb()
-    found = RedisTransport(redis, worker="host:1:aa", limits=Limits(batch=16))
-    yield found
-    found.close()
 
 
 def age(transport: RedisTransport, limit: int = 0, share: int = AGED_SHARE) -> int:

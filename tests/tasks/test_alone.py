@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +32,9 @@ import sys
 import time
 
 import lumia
+
+if os.environ.get("RISKY") == "does not load":
+    os._exit(3)
 
 
 @lumia.pipe.on("good", priv=2)
@@ -63,7 +68,7 @@ def crashes(content: lumia.Box) -> None:
 def hangs(content: lumia.Box) -> None:
     time.sleep(600)
 """
-Run = Callable[[str], tuple[RedisTransport, str, "Heard"]]
+Run = Callable[..., tuple[RedisTransport, str, "Heard"]]
 
 
 FAILURES = st.builds(Failure, st.integers(), st.just(1.5), st.text(), st.text(), st.booleans())
@@ -87,11 +92,11 @@ def run(tmp_path: Path, valkey_url: str, monkeypatch: pytest.MonkeyPatch) -> Any
     transport.limits = bot.limits
     bot.use_routes(transport.publish(bot.install(load_plugins(bot, "all"))))
 
-    def executed(id: str) -> tuple[RedisTransport, str, Heard]:
+    def executed(id: str, **fields: Any) -> tuple[RedisTransport, str, Heard]:
         run_id, heard = lumia.pipe.start(id, lumia.Box.any(1)), Heard()
         claim = transport.claim(*popped(transport))
         assert claim is not None
-        Alone().execute(bot, claim, heard)
+        Alone().execute(bot, replace(claim, **fields), heard)
         return transport, run_id, heard
 
     yield executed
@@ -124,6 +129,48 @@ def test_how_a_child_ended_is_the_error_of_its_step(
     letter = transport.dead(DeadFilter(letters=(run_id,)))[0]
     assert letter.error.startswith(f"risky.{id} {why}, executed alone") and heard.outcome == "failed"
     assert [(one.attempt, one.lost) for one in letter.history] == [(1, False)]
+
+
+def no_python(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(sys, "executable", "/no/python/here")
+
+
+def no_plugins(patch: pytest.MonkeyPatch) -> None:
+    patch.setenv("RISKY", "does not load")
+
+
+def no_time(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(alone, "ALONE_START_SECONDS", 0.01)
+    patch.setattr(alone, "CLOSE_SECONDS", 0.01)
+
+
+UNBEGUN = [
+    (no_python, "could not be made ([Errno 2]"),
+    (no_plugins, "ended its process with exit code 3 before it began"),
+    (no_time, "did not begin within 0.01 s"),
+]
+
+
+@pytest.mark.parametrize("obstacle, why", UNBEGUN)
+def test_a_step_whose_process_did_not_begin_is_handed_back_without_a_try(
+    run: Run, obstacle: Any, why: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    obstacle(monkeypatch)
+    transport, run_id, heard = run("raises")
+    record = transport.run(run_id)
+    assert record is not None and (record.state, record.attempt, record.steps) == ("delayed", 0, ())
+    assert (heard.outcome, heard.error) == ("handback", "")
+    assert f"handed back, the process that was to execute risky.raises alone {why}" in caplog.text
+
+
+def test_a_process_that_never_begins_becomes_a_dead_letter_with_the_cause_in_the_end(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    no_python(monkeypatch)
+    transport, run_id, heard = run("raises", handbacks=Limits().handbacks)
+    letter = transport.dead(DeadFilter(letters=(run_id,)))[0]
+    assert "could not be made" in letter.error and "handed back 30 times" in letter.error
+    assert heard.outcome == "failed"
 
 
 def claim(queue: str = "default", **more: Any) -> Claim:

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from lumia.history import History, MemoryHistory, MergedHistory, RunFilter
 from lumia.ids import child_id, timed_id
 from lumia.journal import JournalEntry
+from tasks.archive.rows import stream_row
 from tasks.history import BATCH, StreamHistory
-from tasks.transport import _entries, connect
+from tasks.transport import connect
 from tests.support import servers
 
 T0 = 1_700_000_000
@@ -48,11 +49,11 @@ class Journal:
 
     @property
     def history(self) -> StreamHistory:
-        return StreamHistory(self._ask, self.name, _entries)
+        return StreamHistory(self._ask, self.name)
 
     @property
     def written(self) -> list[JournalEntry]:
-        return [one for id_, row in self.redis.xrange(self.name) for one in _entries(id_.decode(), row)]
+        return [one for id_, row in self.redis.xrange(self.name) for one in stream_row(id_, row).entries()]
 
 
 def run(number: int, ms: int) -> str:
@@ -188,6 +189,14 @@ def test_a_run_whose_halves_are_kept_in_two_places_is_told_whole(first: int, las
     assert merged.entries(root) == whole.entries(root)
     for wanted in (RunFilter(trees=trees), RunFilter(outcome="done", trees=trees), RunFilter(runs=(root,))):
         assert merged.find(wanted) == whole.find(wanted)
+
+
+def test_a_row_that_can_not_be_read_hides_none_of_the_others(redis: Any) -> None:
+    journal = Journal(redis, "damaged")
+    journal.put(0, *life(run(1, 0)))
+    for fields in ({"j": "{"}, {"j": "[]"}, {"other": "x"}):
+        redis.xadd("damaged", fields)
+    assert [one.run_id for one in journal.history.find(RunFilter())] == [run(1, 0)]
 
 
 def _at(entry: JournalEntry, number: int) -> JournalEntry:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,6 @@ import pytest
 
 import lumia
 from lumia.lanes import LaneOptions, Rate
-from lumia.ports import Limits
 from tasks.transport import RedisTransport, connect
 from tests.support import servers
 from tests.support.wait import until
@@ -20,15 +18,6 @@ from tests.support.workers import bot_root, opened, worker, write_plugin
 from tests.tasks.test_scripts import claimed, done, popped, request
 
 BURST = LaneOptions(collect=60.0)
-
-
-@pytest.fixture
-def transport(valkey_server: Any) -> Iterator[RedisTransport]:
-    redis = connect(valkey_server.url)
-    redis.flushdb()
-    found = RedisTransport(redis, worker="host:1:aa", limits=Limits(batch=16))
-    yield found
-    found.close()
 
 
 def test_a_start_without_options_leaves_no_field_and_no_key_of_theirs(transport: RedisTransport) -> None:

@@ -217,12 +217,12 @@ class TestRefusing:
             mine.socket.send(frame)
             assert mine.until("error")["retry"] is False
             mine.send(type="ping")
-            mine.until("pong")
+            assert mine.until("pong") == {"type": "pong"}
 
     def test_a_binary_frame_is_answered_too(self, site: Served) -> None:
         with page(site) as mine:
             mine.socket.send(b"\x00\x01")
-            mine.until("error")
+            assert mine.until("error")["retry"] is False
 
     @pytest.mark.parametrize(
         "changes, why",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from typing import Any
 
 from lumia.models.roles import ROLES, resolve
 from lumia.paths import base
@@ -28,4 +29,6 @@ def test_the_config_of_the_page_is_valid() -> None:
 
 def test_the_server_example_of_the_page_runs() -> None:
     (example,) = re.findall(r"```python\n(from lumia\.models.*?)```", PAGE, re.DOTALL)
-    exec(compile(example, "docs/models.md", "exec"), {})
+    names: dict[str, Any] = {}
+    exec(compile(example, "docs/models.md", "exec"), names)
+    assert names["reply"].text == "I am back"

@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lumia.models import Models
-from lumia.models.offline import ANNOUNCEMENT
 from lumia.models.phrases import LANGUAGES
 
 NOON = 1_764_072_000.0
@@ -32,12 +31,6 @@ def _message(line: str) -> dict[str, Any]:
     if name in ("bot", "system"):
         return {"role": {"bot": "assistant"}.get(name, name), "content": text}
     return {"role": "user", "content": text, "name": name}
-
-
-def test_it_announces_itself_in_one_line() -> None:
-    assert "\n" not in ANNOUNCEMENT
-    assert "rules" in ANNOUNCEMENT
-    assert "LUMIA_MODEL" in ANNOUNCEMENT
 
 
 @pytest.mark.parametrize(

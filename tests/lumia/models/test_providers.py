@@ -16,6 +16,7 @@ from lumia.models.messages import Message
 from lumia.models.providers import history_of
 from lumia.models.roles import resolve
 from tests.peers.openai_server import Fault, OpenAIServer, vector_of
+from tests.support.wait import until
 
 HELLO = [{"role": "user", "content": "hello"}]
 KEY = "sk-verysecret-0123456789"
@@ -351,8 +352,7 @@ def test_cancelling_an_async_call_ends_it(server: OpenAIServer) -> None:
 
     async def cancelled() -> None:
         call = asyncio.create_task(bot.achat("main", HELLO))
-        while len(server.requests) < 2:
-            await asyncio.sleep(0.01)
+        await asyncio.to_thread(until, lambda: len(server.requests) == 2)
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call

@@ -118,6 +118,31 @@ def test_rows_that_come_twice_or_out_of_order_give_the_same_runs(database_url: s
     history.close()
 
 
+def test_a_run_is_summed_up_from_what_was_known_of_it_and_its_new_entries_alone(
+    database_url: str, tmp_path: Path
+) -> None:
+    database, history = Database(database_url), ArchiveHistory(Place(tmp_path, database_url))
+    for entry in ENTRIES:
+        database.write(rows([entry, entry]))
+        database.rows("DELETE FROM lumia.entries RETURNING ms", ())  # so nothing else is left to sum up
+    assert history.find(RunFilter(limit=99)) == MemoryHistory(ENTRIES).find(RunFilter(limit=99))
+    assert [run.run_id for run in history.find(RunFilter(message="m4"))] == [STORIES[4][0].run_id]
+    database.close()
+    history.close()
+
+
+def test_lines_that_were_written_without_sums_are_made_from_all_entries(database_url: str, tmp_path: Path) -> None:
+    database, half = Database(database_url), len(ENTRIES) // 2 + 1
+    database.write(rows(ENTRIES[:half]))
+    database.rows("UPDATE lumia.runs SET sums = NULL RETURNING run_id", ())
+    for entry in ENTRIES[half:]:
+        database.write(rows([entry]))
+    database.close()
+    history = ArchiveHistory(Place(tmp_path, database_url))
+    assert history.find(RunFilter(limit=99)) == MemoryHistory(ENTRIES).find(RunFilter(limit=99))
+    history.close()
+
+
 def test_more_than_a_page_of_runs_is_found(database_url: str, tmp_path: Path) -> None:
     told = [entry for number in range(260) for entry in story(number)]
     database = Database(database_url)
