@@ -5,9 +5,11 @@ A transport, where there is one, adds what the journal can't tell: where a run i
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from lumia.dead import DeadFilter, DeadLetter, open_letters
 from lumia.errors import UnknownRunError
 from lumia.history import History, RunFilter, RunSummary, carries, newest_first
 from lumia.ids import id_time
@@ -36,6 +38,9 @@ class Records(Protocol):
 
     def lane_holder(self, key: str) -> str:
         """Return the run whose tree is served in a lane."""
+
+    def dead(self, wanted: DeadFilter) -> Sequence[DeadLetter]:
+        """Return dead letters."""
 
 
 @dataclass(frozen=True)
@@ -116,11 +121,19 @@ class Lookup:
 
     def trace(self, found: Found) -> Trace:
         """Return the trace of a tree; raises `UnknownRunError` when nothing of it is recorded any more."""
-        entries = self.history.entries(found.root_id) or self._from_record(found.root_id)
+        entries = self.entries(found.root_id) or self._from_record(found.root_id)
         if not entries:
             raise UnknownRunError(f"run {found.root_id} is no longer recorded; `lumia runs` lists what is")
         detached = self.history.find(RunFilter(runs=(found.root_id[:HEAD],), limit=MANY))
         return build(entries, mark=found.run_id, live=self._states(entries), detached=detached, now=self._now)
+
+    def entries(self, root_id: str) -> list[JournalEntry]:
+        """Return every entry of a tree, with what became of its dead letters however long after."""
+        found = self.history.entries(root_id)
+        left = open_letters(found)
+        if left and self._live is not None:
+            left -= {letter.name for letter in self._live.dead(DeadFilter(letters=tuple(left), limit=MANY))}
+        return self.history.entries(root_id, late=True) if left else found
 
     def _from_record(self, run_id: str) -> list[JournalEntry]:
         """Return what a run's record tells, as entries, when the journal has dropped its own."""

@@ -187,7 +187,7 @@ def export_command(
             raise UnknownRunError("no run matches, so there is nothing to export; `lumia runs` lists what there is")
         writer = Writer(Path(file), _header(source.bot, wanted, blobs))
         try:
-            trees = (source.lookup.history.entries(root) for root in _counted(roots, "exported"))
+            trees = (source.lookup.entries(root) for root in _counted(roots, "exported"))
             number = write(writer, trees, _blob_of(source.bot) if blobs else None)
             writer.close()
         except BaseException:

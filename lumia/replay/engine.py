@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
+from lumia.dead import RETRY
 from lumia.errors import StoreError
 from lumia.held import HANDLER
 from lumia.ids import child_id
@@ -19,7 +20,7 @@ from lumia.ports import Claim, Commit, RunRequest
 from lumia.replay import compare
 from lumia.replay.difference import DECISION, OUTPUT, RECORD, Difference, TreeReplay, Usage
 from lumia.replay.guard import alone
-from lumia.replay.records import RETRY, RecordedRun, RecordedTree, is_outside, numbered, readable, unusable
+from lumia.replay.records import RecordedRun, RecordedTree, is_outside, numbered, readable, unusable
 from lumia.replay.stage import OfflinePlayer, PinnedClock, StageTransport, nothing, staged
 from lumia.routes import Plan, RouteTable
 from lumia.runtime import Runtime

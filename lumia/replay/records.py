@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from lumia.dead import RETRY
 from lumia.errors import BoxError
 from lumia.history import box_of, position, root_of
 from lumia.journal import JournalEntry
@@ -17,8 +18,6 @@ OUTSIDE = re.compile(
     r"LumiaError: \S+ (?:ran longer than its|did not end within|was not begun: )"
 )
 """Reasons of tries that ended by an event from outside, such as a time limit: their handler is not run again."""
-RETRY = "retry/"
-"""Before the run whose dead letter was retried, in a run's cause."""
 NOT_HERE = "its Box is not in the journal (a live resource, or from before what is recorded)"
 
 

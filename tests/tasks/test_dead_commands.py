@@ -173,3 +173,14 @@ def test_dropped_letters_are_gone_and_the_journal_has_the_reason(shop: Shop) -> 
 def test_every_command_shows_an_example(shop: Shop, words: str) -> None:
     shown = shop.lumia("dead", words, "--help")
     assert f"Example: lumia dead {words}" in " ".join(shown.stdout.split())
+
+
+def test_a_trace_tells_that_its_letter_was_retried_and_by_which_run(shop: Shop) -> None:
+    run = shop.order("ann")
+    shop.mend()
+    again = shop.lumia("dead", "retry", run).stdout.split()[1]
+    shop.work()
+    shown = shop.lumia("trace", run).stdout
+    assert f"; retried as run {again}" in shown.splitlines()[0]
+    assert re.search(rf"^dead letter at shop.pays retried [-\d]+ [:\d]+: as run {again}$", shown, re.MULTILINE)
+    assert f"goes on from the dead letter of run {run}" in shop.lumia("trace", again).stdout

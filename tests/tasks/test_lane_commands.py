@@ -76,3 +76,14 @@ def test_a_cancel_that_is_sent_again_after_a_lost_reply_answers_the_same(transpo
     answers = [transport.call("cancel", run, "enough", "call 1", 60_000, 1000) for _ in range(2)]
     assert answers == [b"cancelled", b"cancelled"]
     assert transport.call("cancel", run, "enough", "call 2", 60_000, 1000) == b"ended"
+
+
+def test_a_trace_tells_that_an_end_was_asked_for_while_its_step_still_runs(
+    transport: RedisTransport, lumia: Any
+) -> None:
+    run = transport.start([request()])[0].run_id
+    claimed(transport)
+    lumia("cancel", run, "--reason", "wrong group")
+    told = json.loads(lumia("trace", run, "--json").stdout)
+    assert [(act["kind"], act["reason"]) for act in told["run"]["acts"]] == [("cancel", "wrong group")]
+    assert "its end is asked for" in told["verdict"]
