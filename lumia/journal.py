@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 CANCEL = "cancel"
+LOST = "lost"
+"""Outcome of a try that ended without a commit: its worker died, or it hung."""
 KINDS = ("start", "join", "step", "end", "effect", "dead", CANCEL)
 MAX_REASON = 500
 _WIRE = {

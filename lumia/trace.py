@@ -13,13 +13,12 @@ from typing import Any
 from lumia.dead import AS_RUN, RETRIED, RETRY, is_letter, is_settled
 from lumia.history import NO_USAGE, RunSummary, Usage, position, root_of, tallied, usage
 from lumia.ids import child_id
-from lumia.journal import CANCEL, JournalEntry
+from lumia.journal import CANCEL, LOST, JournalEntry
 
 SHORTEST_MS = 0.5
 """Milliseconds; a shorter pause is no wait: it is the time of a commit."""
 MAX_DEPTH = 100
 """Levels of a tree; what lies deeper is shown at the last one."""
-LOST = "lost"
 ANSWER = "msg.send"
 """Events that send a message to a chat."""
 

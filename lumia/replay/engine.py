@@ -59,7 +59,7 @@ class Replayer:
         if why or root is None:
             return done
         plan = self._plan(root)
-        if plan.steps and not root.box:
+        if plan.steps and not root.box and not (root.is_open and not root.tries):
             done.skipped = readable(root.box, self.bot.secret)
             return done
         todo = deque([_again(root, plan)])
@@ -270,6 +270,8 @@ class Scene:
             if index not in reached:
                 for child in self._tree.caused_by(run.run_id, index):
                     self._whole(OUTPUT, "start", compare.started(child), None)
+        if run.lost:
+            self._remark(f"run {run.run_id}: {_lost(run.lost)}")
         if run.is_open:
             state = f"was cancelled: {run.reason}" if run.ended else "had not ended"
             self._remark(f"run {run.run_id} {state}; it is replayed as far as it went")
@@ -299,6 +301,11 @@ def _matched(plan: Plan, run: RecordedRun) -> dict[int, int]:
             left.remove(place)
             found[number] = place[1]
     return found
+
+
+def _lost(handlers: list[str]) -> str:
+    tries = "1 try" if len(handlers) == 1 else f"{len(handlers)} tries"
+    return f"passed over, since it ended without a commit: {tries} of {', '.join(dict.fromkeys(handlers))}"
 
 
 def _began(entry: JournalEntry) -> float:

@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from lumia.dead import RETRY
+from lumia.dead import RETRY, is_letter
 from lumia.errors import BoxError
 from lumia.history import box_of, position, root_of
-from lumia.journal import JournalEntry
+from lumia.journal import LOST, JournalEntry
 from lumia.recording import Recording
 
 OUTSIDE = re.compile(
@@ -23,7 +23,10 @@ NOT_HERE = "its Box is not in the journal (a live resource, or from before what 
 
 @dataclass
 class RecordedRun:
-    """One run as it was. tries: the committed tries of each step, by the step's index; dead: steps given up."""
+    """One run as it was. tries: the committed tries of each step, by the step's index; dead: steps given up.
+
+    lost: the handlers of tries that ended without a commit, with their worker or since they hung.
+    """
 
     run_id: str
     root_id: str
@@ -38,6 +41,7 @@ class RecordedRun:
     reason: str = ""
     tries: dict[int, list[JournalEntry]] = field(default_factory=dict)
     dead: set[int] = field(default_factory=set)
+    lost: list[str] = field(default_factory=list)
 
     @property
     def is_open(self) -> bool:
@@ -58,8 +62,10 @@ class RecordedRun:
             self.begun, self.flow = True, entry.flow or self.flow
         elif entry.kind == "end":
             self.ended, self.outcome, self.reason = True, entry.outcome, entry.reason
-        elif entry.kind == "dead":
+        elif is_letter(entry):
             self.dead.add(entry.step or 0)
+        elif entry.kind == "step" and entry.outcome == LOST:
+            self.lost.append(entry.handler)
         elif entry.kind == "step":
             self.tries.setdefault(entry.step or 0, []).append(entry)
 
@@ -136,7 +142,7 @@ def unusable(tree: RecordedTree, secret: bytes) -> str:
         return "its beginning is not in the journal"
     if not root.tries:
         if root.ended:
-            return "" if root.outcome == "done" else f"{root.outcome} before its first step"
+            return "" if root.outcome in ("done", "cancelled") else f"{root.outcome} before its first step"
         return "it has not begun yet"
     return readable(root.box, secret) or _lacking_origin(tree)
 

@@ -300,6 +300,31 @@ def test_tries_that_were_lost_with_their_worker_use_up_no_try_in_a_replay_either
     assert (done.differences, done.steps) == ([], 4)
 
 
+def test_tries_that_the_journal_tells_as_lost_are_passed_over_and_noted() -> None:
+    with scripted.bot() as bot:
+        bot.start("said", {"tag": "lost", "first": [["fail until", 2], ["next"]]})
+        bot.settle(30)
+        entries: list[JournalEntry] = []
+        for entry in scripted.journal(bot):
+            mine = entry.kind in ("step", "effect") and entry.handler == "test.first"
+            if mine and entry.kind == "step" and entry.attempt == 1:
+                lost = scripted.changed(entry, outcome="lost", reason="its worker died", ms=0.0, detail={})
+                entries += [lost, scripted.changed(lost, attempt=2, reason="hung: not done in time")]
+            entries.append(scripted.changed(entry, attempt=entry.attempt + 2) if mine else entry)
+        (done,) = replayed(recorded(entries), bot)
+    assert (done.differences, done.skipped, done.steps) == ([], "", 2)
+    assert any("ended without a commit: 2 tries of test.first" in note for note in done.notes)
+
+
+def test_a_run_that_was_cancelled_while_it_waited_replays_without_a_difference() -> None:
+    with scripted.bot() as bot:
+        run = bot.start("said", {"first": [["next"]]}, delay=5.0)
+        bot.transport.cancel(run, "wrong group")
+        (done,) = replayed(trees(bot), bot)
+    assert (done.differences, done.skipped, done.runs, done.steps) == ([], "", 1, 0)
+    assert "was cancelled: wrong group" in done.notes[0]
+
+
 def test_a_retried_dead_letter_goes_on_from_the_effects_of_its_first_run() -> None:
     with scripted.bot() as bot:
         script = {"tag": "dead", "first": [["next"]], "second": [["effect", "a", "one"], ["fail until", 4]]}
