@@ -318,11 +318,37 @@ def test_tries_that_the_journal_tells_as_lost_are_passed_over_and_noted() -> Non
 
 def test_a_run_that_was_cancelled_while_it_waited_replays_without_a_difference() -> None:
     with scripted.bot() as bot:
-        run = bot.start("said", {"first": [["next"]]}, delay=5.0)
+        run = lumia.pipe.start("said", lumia.Box.any({"first": [["next"]]}))
         bot.transport.cancel(run, "wrong group")
         (done,) = replayed(trees(bot), bot)
     assert (done.differences, done.skipped, done.runs, done.steps) == ([], "", 1, 0)
     assert "was cancelled: wrong group" in done.notes[0]
+
+
+def test_a_limit_answers_in_a_replay_as_it_did() -> None:
+    with scripted.bot() as bot:
+        for _ in range(2):
+            bot.start("said", {"first": [["limit", "mails"]]})
+            bot.settle(30)
+        reasons = [entry.reason for entry in scripted.journal(bot) if entry.kind == "step"]
+        found = replayed(trees(bot), bot)
+        assert [one.differences for one in found] == [[], []]
+        assert "True" in reasons[0] and "True" not in reasons[1]
+
+
+def test_a_limit_that_was_not_asked_for_then_is_not_asked_now() -> None:
+    @lumia.pipe.on("said")
+    def first(box: lumia.Box[Any]) -> None:
+        if asks:
+            lumia.limit("mails", lumia.Rate(1, per=60.0))
+
+    asks: list[int] = []
+    with scripted.bot(first) as bot:
+        bot.start("said", {})
+        found = trees(bot)
+        asks.append(1)
+        (done,) = replayed(found, bot)
+    assert ("not recorded", "limit mails") in [(one.kind, one.field) for one in done.differences]
 
 
 def test_a_retried_dead_letter_goes_on_from_the_effects_of_its_first_run() -> None:
