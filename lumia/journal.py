@@ -61,7 +61,8 @@ class JournalEntry:
     """One thing that happened.
 
     kind: start, join (a message that a waiting run took in), step, end, effect, dead (a dead letter was left, or with
-    an outcome: was retried or dropped) or cancel (somebody asked for the end). cursor: position in the journal. time: seconds since 1970. ms: duration in milliseconds. step: index in the plan, from 0. detail: whatever
+    an outcome: was retried or dropped) or cancel (somebody asked for the end). cursor: position in the
+    journal. time: seconds since 1970. ms: duration in milliseconds. step: index in the plan, from 0. detail: whatever
     else is known (cause, box, error, effect, notes). flow: of a start, pipe or
     event.
     """

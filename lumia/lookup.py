@@ -12,7 +12,7 @@ from typing import Protocol
 from lumia.dead import DeadFilter, DeadLetter, open_letters
 from lumia.errors import UnknownRunError
 from lumia.history import History, RunFilter, RunSummary, carries, newest_first
-from lumia.ids import id_time
+from lumia.ids import id_time, is_beginning
 from lumia.journal import JournalEntry
 from lumia.ports import RunRecord
 from lumia.trace import Live, Trace, build
@@ -22,6 +22,8 @@ SHORTEST = 4
 HEAD = 10
 """Characters that the ids of a tree, and of the trees it started, have in common."""
 MANY = 1000
+CANDIDATES = 4
+"""Ids that a message names at most."""
 MESSAGE = "msg"
 """The pipeline that messages take."""
 MORE = 50
@@ -64,11 +66,23 @@ class Lookup:
         """
         found = self._by_id(target) or self._by_message(target)
         if found is None:
-            raise UnknownRunError(
-                f"{target!r} is no run, no beginning of one's id and no message known here; `lumia runs` lists what is "
-                "known, `--file` looks into an exported journal"
-            )
+            raise UnknownRunError(self._unknown(target))
         return found
+
+    def _unknown(self, target: str) -> str:
+        recent = [run for run in self.history.find(RunFilter(trees=True, limit=MORE)) if not run.id.startswith("bus.")]
+        newest = [run.run_id for run in sorted(recent, key=_told_last)]
+        alike = [run_id for run_id in newest if run_id.startswith(target)]
+        if alike and len(target) < SHORTEST:
+            return (
+                f"{target!r} is too short for the beginning of an id: give {SHORTEST} characters or more; of the "
+                f"newest runs {_listed(alike)} begin with it; `lumia runs` lists all"
+            )
+        known = f"; the newest runs are {_listed(newest)}" if newest and is_beginning(target) else ""
+        return (
+            f"{target!r} is no run, no beginning of one's id and no message known here{known}; `lumia runs` lists what "
+            "is known, `--file` looks into an exported journal"
+        )
 
     def newest(self, number: int = 1, *, group: str = "") -> list[Found]:
         """Return the newest trees, newest first: pipelines, such as messages, before events and what they left behind.
@@ -78,7 +92,7 @@ class Lookup:
         recent = self.history.find(RunFilter(group=group, trees=True, limit=number + MORE))
         messages = self.history.find(RunFilter(id=MESSAGE, group=group, trees=True, limit=number))
         known = {run.run_id: run for run in (*recent, *messages)}
-        runs = sorted(newest_first(known.values()), key=lambda run: (bool(run.cause), run.flow == "event"))[:number]
+        runs = sorted(newest_first(known.values()), key=_told_last)[:number]
         if not runs:
             raise UnknownRunError(
                 f"no run of group {group!r} is known; `lumia runs` shows the groups there are"
@@ -93,7 +107,7 @@ class Lookup:
         runs = self.history.find(RunFilter(runs=(target,), limit=MANY))
         roots = sorted({run.root_id for run in runs if run.root_id.startswith(target)} or {run.root_id for run in runs})
         if len(roots) > 1:
-            shown = ", ".join(roots[:4]) + (", …" if len(roots) > 4 else "")
+            shown = _listed(roots[::-1])
             raise UnknownRunError(f"{len(roots)} runs begin with {target!r}: {shown}; give more of the id")
         if not runs:
             return self._unjournalled(target)
@@ -156,3 +170,11 @@ class Lookup:
     def _state(self, record: RunRecord) -> Live:
         holder = self._live.lane_holder(record.key) if self._live and record.state == "waiting" else ""
         return Live(record.state, holder if holder != record.root_id else "", record.handler, record.attempt)
+
+
+def _told_last(run: RunSummary) -> tuple[bool, bool]:
+    return bool(run.cause), run.flow == "event"
+
+
+def _listed(ids: Sequence[str]) -> str:
+    return ", ".join(ids[:CANDIDATES]) + (", …" if len(ids) > CANDIDATES else "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -14,17 +15,18 @@ import typer
 
 from lumia import paths
 from lumia.cli import output
-from lumia.cli.when import parse_when
-from lumia.errors import LumiaError, RootNotFoundError, UnknownRunError, WhenError
+from lumia.errors import LumiaError, RootNotFoundError, UnknownRunError
 from lumia.history import RunFilter, RunSummary
 from lumia.lookup import Found, Lookup
 from lumia.marks import command
+from tasks.asked import period
 from tasks.history import StreamHistory
 
 if TYPE_CHECKING:
     from lumia.exports import Export
     from lumia.runtime import Runtime
 
+CURSOR = re.compile(r"\d{1,20}(-\d{1,20})?|\$")
 IMPORTS = Path("data") / "imports"
 BUS = 1000
 """Trees of the bus that are passed over at most where they are not listed."""
@@ -132,14 +134,8 @@ def runs_command(
 def _wanted(id: str, group: str, outcome: str, since: str, until: str, limit: int, *, trees: bool = False) -> RunFilter:
     if outcome and outcome not in OUTCOMES:
         raise typer.BadParameter(f"{outcome!r} is none of {', '.join(OUTCOMES)}", param_hint="--outcome")
-    return RunFilter((), id, group, outcome, _when(since, "--since"), _when(until, "--until"), limit, trees=trees)
-
-
-def _when(text: str, option: str) -> float:
-    try:
-        return parse_when(text, time.time()) if text else 0.0
-    except WhenError as error:
-        raise typer.BadParameter(str(error), param_hint=option) from None
+    begin, end = period(since, until)
+    return RunFilter((), id, group, outcome, begin, end, limit, trees=trees)
 
 
 def _packed(run: RunSummary) -> dict[str, Any]:
@@ -294,6 +290,8 @@ def tail_command(
 
     Example: lumia journal tail | jq -r 'select(.kind == "end") | .outcome'
     """
+    if after and not CURSOR.fullmatch(after):
+        raise typer.BadParameter(f"{after!r} is no cursor such as 0 or 1795329687540-0", param_hint="--after")
     with _source("") as source:
         assert source.bot is not None
         transport = source.bot.transport

@@ -50,7 +50,7 @@ def test_the_beginning_that_a_whole_tree_shares_stands_for_its_root() -> None:
 def test_a_beginning_of_several_trees_is_refused_naming_them() -> None:
     story = Story()
     first, second = story.start(), story.start()
-    with pytest.raises(UnknownRunError, match=f"2 runs begin with .*{first}, {second}"):
+    with pytest.raises(UnknownRunError, match=f"2 runs begin with .*{second}, {first}"):
         Lookup(MemoryHistory(story.entries)).one(first[:9])
 
 

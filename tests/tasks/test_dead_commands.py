@@ -184,3 +184,27 @@ def test_a_trace_tells_that_its_letter_was_retried_and_by_which_run(shop: Shop) 
     assert f"; retried as run {again}" in shown.splitlines()[0]
     assert re.search(rf"^dead letter at shop.pays retried [-\d]+ [:\d]+: as run {again}$", shown, re.MULTILINE)
     assert f"goes on from the dead letter of run {run}" in shop.lumia("trace", again).stdout
+
+
+@pytest.mark.parametrize(
+    "words, option",
+    [
+        (("dead", "list", "--since", "nonsense"), "--since"),
+        (("dead", "list", "--since", "1h", "--until", "2h"), "--since"),
+        (("dead", "retry"), "LETTER"),
+        (("effects", "list", "nonsense"), "RUN"),
+        (("effects", "settle", "01m7zv0k3q8r2s5t6v7w8x", "charge", "--failed"), "STEP:KEY"),
+        (("effects", "settle", "01m7zv0k3q8r2s5t6v7w8x", "0:charge"), "--done"),
+        (("effects", "settle", "01m7zv0k3q8r2s5t6v7w8x", "0:charge", "--done", "{"), "--done"),
+    ],
+)
+def test_wrong_usage_names_the_option_and_shows_an_example(shop: Shop, words: tuple[str, ...], option: str) -> None:
+    done = shop.lumia(*words)
+    assert done.exit_code == 2
+    assert f"Invalid value for {option}" in done.output and re.search("e\\.g\\.|such as", done.output)
+
+
+@pytest.mark.parametrize("command, rest", [("list", ()), ("settle", ("0:charge", "--failed"))])
+def test_effects_of_a_run_that_is_not_known_are_not_found(shop: Shop, command: str, rest: tuple[str, ...]) -> None:
+    with pytest.raises(LumiaError, match="lumia runs"):
+        raise shop.lumia("effects", command, "01m7zv0k3q8r2s5t6v7w8x", *rest).exception or AssertionError

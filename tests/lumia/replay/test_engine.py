@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import lumia
 from lumia import revival
+from lumia.journal import JournalEntry
 from lumia.replay import recorded
 from tests.lumia.replay import scripted
 from tests.lumia.replay.scripted import replayed, told, trees
