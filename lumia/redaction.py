@@ -15,13 +15,23 @@ from typing import Any
 from lumia.secrets import HIDDEN, is_secret_key
 from lumia.secrets import redact as by_key
 
-__all__ = ["HIDDEN", "cleaned", "cleaned_stored", "cleaned_wire"]
+__all__ = ["HIDDEN", "cleaned", "cleaned_error", "cleaned_stored", "cleaned_wire"]
 
 Redact = Callable[[str], str]
 """Takes known secrets out of a text: `Runtime.redact`."""
 
 _SUSPECT = re.compile(r"pass|pwd|secret|authorization|cookie|credential|key|token|\\", re.IGNORECASE)
 """In JSON without any of these no key speaks of a secret, and none is spelled with escapes."""
+
+
+_NAMED = re.compile(r"""\b(?P<name>[A-Za-z_][\w.-]{0,63})(?P<mark>["']?\s{0,3}[=:]\s{0,3})""")
+_VALUE = re.compile(
+    r"""(?:(?:bearer|basic|digest|token)\s+)?(?:"[^"\n]+"|'[^'\n]+'|["']?[^\s,;&)\]}"'=:][^\s,;&)\]}"']*)""",
+    re.IGNORECASE,
+)
+"""What may follow a name and `=` or `:` in prose."""
+_BEARER = re.compile(r"(?P<head>\bbearer\s+)(?=\S*\d|\S{16})[\w.~+/=-]{6,}", re.IGNORECASE)
+_ERRORS = ("Error", "Exception", "Warning")
 
 
 def cleaned(value: Any, redact: Redact, name: str = "") -> tuple[Any, bool]:
@@ -42,6 +52,31 @@ def cleaned(value: Any, redact: Redact, name: str = "") -> tuple[Any, bool]:
     if redact(joined) == joined:
         return found, changed
     return _redacted(found, redact), True
+
+
+def cleaned_error(text: str, redact: Redact) -> str:
+    """Return an exception's text, or a traceback, without secrets: what `redact` knows, and what is named as one.
+
+    Hidden is what follows a name that speaks of a secret (`password=…`, `"token": "…"`, `Authorization: …`), and what
+    follows `Bearer`. A number under `token` is usage and stays, as is the text of an error whose class speaks of one.
+    """
+    shown = redact(text)
+    if not _SUSPECT.search(shown) and "earer" not in shown:
+        return shown
+    parts, end = [], 0
+    for found in _NAMED.finditer(shown):
+        value = _VALUE.match(shown, found.end()) if found.start() >= end else None
+        if value is not None and _is_named_secret(found["name"], found["mark"].strip(), value[0]):
+            parts += [shown[end : found.end()], HIDDEN]
+            end = value.end()
+    return _BEARER.sub(rf"\g<head>{HIDDEN}", "".join([*parts, shown[end:]]))
+
+
+def _is_named_secret(name: str, mark: str, value: str) -> bool:
+    if mark == ":" and name.endswith(_ERRORS):
+        return False
+    data: Any = {name: int(value) if value.isdecimal() and value.isascii() else "x"}
+    return bool(by_key(data) != data)
 
 
 def cleaned_stored(value: Any, redact: Redact, name: str = "") -> tuple[Any, bool]:

@@ -13,6 +13,7 @@ from lumia.journal import JournalEntry
 from lumia.outputs import start_digest, write_digest
 from lumia.ports import Commit, RunRequest, StoreOp
 from lumia.recording import Missed
+from lumia.redaction import cleaned_error
 from lumia.replay.difference import COST, DECISION, OUTPUT, RECORD, Difference
 from lumia.replay.records import RecordedRun, RecordedTree
 from lumia.replay.stage import is_other_call
@@ -140,8 +141,11 @@ def no_longer(miss: Missed) -> tuple[str, str, Any, Any]:
 
 
 def lasting(reason: str) -> str:
-    """Return a reason without addresses of objects, which differ from process to process."""
-    return _ADDRESS.sub("0x…", reason)
+    """Return a reason without addresses of objects, which differ from process to process, and without secrets.
+
+    A recorded one may hold secrets that are taken out of it by now.
+    """
+    return _ADDRESS.sub("0x…", cleaned_error(reason, str))
 
 
 def shown(wire: str) -> Any:

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lumia import secrets
 from lumia.box import Box
-from lumia.redaction import HIDDEN, cleaned, cleaned_stored, cleaned_wire
+from lumia.redaction import HIDDEN, cleaned, cleaned_error, cleaned_stored, cleaned_wire
 
 SECRET = 'tops"ecret\\ü-4711'
 KEY = b"k" * 32
@@ -93,3 +94,36 @@ def test_other_results_are_left_out_when_a_secret_is_in_them(value: Any) -> None
 def test_other_results_without_secrets_are_kept() -> None:
     wire = Box.any(("ann", {1, 2})).dump(KEY)
     assert cleaned_wire(wire, redact, KEY) == (wire, False)
+
+
+@pytest.mark.parametrize(
+    "text, shown",
+    [
+        ("login failed: password=hunter2", "login failed: password=***"),
+        ("token: abcdef, next", "token: ***, next"),
+        ('{"api_key": "k-1", "who": "ann"}', '{"api_key": ***, "who": "ann"}'),
+        ("got Authorization: Bearer abc.def", "got Authorization: ***"),
+        ("sent with Bearer abcdefghijklmnop", "sent with Bearer ***"),
+        ("GET https://bob:pw@host/x?token=abc&page=2", "GET https://bob:***@host/x?token=***&page=2"),
+        ("    login(user, password='hunter2')", "    login(user, password=***)"),
+        ("client_secret = swordfish\nnext line", "client_secret = ***\nnext line"),
+        ("used token: 512 of 1000", "used token: 512 of 1000"),
+        ("KeyError: 'password'", "KeyError: 'password'"),
+        ("SecretError: the file can't be read", "SecretError: the file can't be read"),
+        ("ValueError: no topic: tea", "ValueError: no topic: tea"),
+        ("bearer authentication failed", "bearer authentication failed"),
+        ("password_file=/etc/pw", "password_file=/etc/pw"),
+    ],
+)
+def test_an_errors_text_loses_what_is_named_as_a_secret(text: str, shown: str) -> None:
+    assert cleaned_error(text, lambda text: str(secrets.redact(text))) == shown
+
+
+@given(
+    st.sampled_from(["password", "api_key", "Authorization", "token", "db.passwd", "clientSecret"]),
+    st.sampled_from(["=", ": ", " = ", '="', "='", '": "']),
+    st.from_regex(r"[a-z]{3}[0-9a-z._/+-]{4,20}", fullmatch=True),
+    st.text(max_size=20),
+)
+def test_no_value_of_a_named_secret_comes_through(name: str, mark: str, value: str, before: str) -> None:
+    assert value not in cleaned_error(f"{before.replace(value, '')} {name}{mark}{value}", str)
