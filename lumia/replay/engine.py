@@ -19,7 +19,7 @@ from lumia.journal import JournalEntry
 from lumia.ports import Claim, Commit, RunRequest
 from lumia.replay import compare
 from lumia.replay.difference import DECISION, OUTPUT, RECORD, Difference, TreeReplay, Usage
-from lumia.replay.guard import alone
+from lumia.replay.guard import WRITE, alone, in_scratch
 from lumia.replay.records import RecordedRun, RecordedTree, is_outside, numbered, readable, unusable
 from lumia.replay.stage import OfflinePlayer, PinnedClock, StageTransport, nothing, staged
 from lumia.routes import Plan, RouteTable
@@ -46,7 +46,7 @@ class Replayer:
     def ready(self) -> Iterator[Replayer]:
         """Make the stage the active bot of this block, which reaches nothing outside."""
         try:
-            with alone() as self.refused, self.bot.activated():
+            with alone() as self.refused, in_scratch(), self.bot.activated():
                 yield self
         finally:
             self.bot.close_loops()
@@ -190,7 +190,8 @@ class Scene:
         for miss in player.misses:
             self._note(claim, commit, *compare.missed(miss))
         for what in refused:
-            self._note(claim, commit, RECORD, what, None, "refused: a replay reaches nothing outside")
+            why = "writes nothing" if what.startswith(WRITE) else "reaches nothing outside"
+            self._note(claim, commit, RECORD, what, None, f"refused: a replay {why}")
         if (player.lacks or refused) and commit.record.outcome in ("failed", "retry"):
             self._parted = True
             self._note(claim, commit, DECISION, "outcome", entry.outcome if entry else None, UNREPLAYABLE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -350,6 +351,36 @@ def test_a_limit_that_was_not_asked_for_then_is_not_asked_now() -> None:
         asks.append(1)
         (done,) = replayed(found, bot)
     assert ("not recorded", "limit mails") in [(one.kind, one.field) for one in done.differences]
+
+
+def test_a_file_that_a_handler_writes_by_itself_is_refused_and_named(tmp_path: Path) -> None:
+    @lumia.pipe.on("said", retry=1)
+    def first(box: lumia.Box[Any]) -> None:
+        with (tmp_path / "log").open("a") as file:
+            file.write("said")
+
+    with scripted.bot(first) as bot:
+        bot.start("said", {})
+        (done,) = replayed(trees(bot), bot)
+    assert (tmp_path / "log").read_text() == "said"
+    assert (done.differences[0].kind, done.differences[0].field) == ("not recorded", f"write {tmp_path / 'log'}")
+    assert done.differences[0].replayed == "refused: a replay writes nothing"
+
+
+def test_a_blob_that_a_handler_keeps_is_not_kept_by_a_replay() -> None:
+    @lumia.pipe.on("said")
+    def first(box: lumia.Box[Any]) -> None:
+        ref = lumia.blobs.put(b"hello", "text/plain")
+        lumia.utils.stop(f"{lumia.blobs.get(ref)!r} {lumia.blobs.get(box.into())!r}")
+
+    with scripted.bot(first) as bot:
+        assert bot.runtime.blobs is not None
+        bot.start("said", bot.runtime.blobs.put(b"sent", "text/plain").digest)
+        folder = bot.runtime.blobs._folder
+        kept = sorted((path, path.stat().st_mtime_ns) for path in folder.rglob("*"))
+        (done,) = replayed(trees(bot), bot)
+        assert done.differences == []
+        assert sorted((path, path.stat().st_mtime_ns) for path in folder.rglob("*")) == kept
 
 
 def test_a_retried_dead_letter_goes_on_from_the_effects_of_its_first_run() -> None:
