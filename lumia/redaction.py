@@ -10,12 +10,16 @@ import json
 import re
 from binascii import a2b_base64
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
+from lumia.errors import BoxError
+from lumia.history import box_of
+from lumia.journal import JournalEntry
 from lumia.secrets import HIDDEN, is_secret_key
 from lumia.secrets import redact as by_key
 
-__all__ = ["HIDDEN", "cleaned", "cleaned_error", "cleaned_stored", "cleaned_wire"]
+__all__ = ["HIDDEN", "cleaned", "cleaned_entry", "cleaned_error", "cleaned_stored", "cleaned_wire"]
 
 Redact = Callable[[str], str]
 """Takes known secrets out of a text: `Runtime.redact`."""
@@ -110,6 +114,38 @@ def cleaned_wire(wire: str, redact: Redact, secret: bytes) -> tuple[str, bool]:
     else:
         value, changed = HIDDEN, _dill_has_secrets(wire, redact)
     return (Box.any(value).dump(secret), True) if changed else (wire, False)
+
+
+def cleaned_entry(entry: JournalEntry, redact: Redact, secret: bytes) -> JournalEntry:
+    """Return a journal entry as it may leave this machine: the Box a run began with without secrets, and its errors.
+
+    What the journal holds beside that Box lost its secrets when it was written. An entry whose Box was changed says so
+    by its detail "redacted"; a Box that can't be read is left out.
+    """
+    detail = dict(entry.detail)
+    if box_of(entry):
+        detail["box"], changed = _cleaned_box(box_of(entry), redact, secret)
+        detail |= {"redacted": True} if changed else {}
+    if isinstance(detail.get("trace"), str):
+        detail["trace"] = cleaned_error(detail["trace"], redact)
+    return replace(entry, reason=cleaned_error(entry.reason, redact), detail=detail)
+
+
+def _cleaned_box(wire: str, redact: Redact, secret: bytes) -> tuple[str, bool]:
+    from lumia.box import Box
+
+    try:
+        box = Box.load(wire, secret)
+        bare, changed = cleaned_wire(wire, redact, secret)
+        meta, marked = cleaned(dict(box.meta), redact)
+    except BoxError:
+        return "", True
+    if not (changed or marked):
+        return wire, False
+    content = Box.load(bare, secret)
+    if not changed and content.transport != "json":
+        return "", True  # what is signed can't be given another meta
+    return Box.any(content.into(), meta=meta).dump(secret), True
 
 
 def _is_innocent(text: str, redact: Redact) -> bool:

@@ -298,7 +298,7 @@ class _Builder:
             yield self._step(lost, (), tuple(self._effect(one) for one in effects))
 
     def _step(self, entry: JournalEntry, waits: tuple[Wait, ...], effects: tuple[Effect, ...]) -> Step:
-        hidden = {"box", "cause", "trace", "queued", "reads"}
+        hidden = {"box", "cause", "trace", "queued", "reads", "redacted"}
         notes = {name: value for name, value in entry.detail.items() if name not in hidden}
         return Step(
             entry.step or 0, entry.handler, entry.attempt, entry.outcome, entry.reason, self._began(entry), entry.ms,

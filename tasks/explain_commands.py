@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -24,6 +24,7 @@ from tasks.history import StreamHistory
 
 if TYPE_CHECKING:
     from lumia.exports import Export
+    from lumia.journal import JournalEntry
     from lumia.runtime import Runtime
 
 CURSOR = re.compile(r"\d{1,20}(-\d{1,20})?|\$")
@@ -166,10 +167,12 @@ def export_command(
     until: Until = "",
     limit: Annotated[int, typer.Option(min=1, max=MOST, help="How many trees at most.")] = 1000,
     blobs: Annotated[bool, typer.Option("--blobs", help="Include the media that messages refer to.")] = False,
+    redact: Annotated[bool, typer.Option("--redact", help="Take secrets out of what runs began with.")] = False,
 ) -> int:
     """Write whole run trees as compressed JSON lines: `lumia trace`, `runs` and `replay` read the file with --file.
 
-    It holds messages and replies as they were: treat it like the chats themselves.
+    It holds messages and replies as they were: treat it like the chats themselves. Passwords and tokens in what a run
+    began with are in it, too, unless --redact takes them out, by key and by value.
 
     Example: lumia journal export incident.jsonl.gz --group 7 --since 2h
     """
@@ -181,10 +184,12 @@ def export_command(
         roots = _roots(source.lookup, runs, wanted)
         if not roots:
             raise UnknownRunError("no run matches, so there is nothing to export; `lumia runs` lists what there is")
-        writer = Writer(Path(file), _header(source.bot, wanted, blobs))
+        writer = Writer(Path(file), _header(source.bot, wanted, blobs, redact))
         try:
             trees = (source.lookup.entries(root) for root in _counted(roots, "exported"))
-            number = write(writer, trees, _blob_of(source.bot) if blobs else None)
+            number = write(
+                writer, _redacted(source.bot, trees) if redact else trees, _blob_of(source.bot) if blobs else None
+            )
             writer.close()
         except BaseException:
             writer.abandon()
@@ -199,7 +204,14 @@ def _roots(lookup: Lookup, runs: tuple[str, ...], wanted: RunFilter) -> list[str
     return list(dict.fromkeys(run.root_id for run in lookup.history.find(wanted)))
 
 
-def _header(bot: Runtime, wanted: RunFilter, blobs: bool) -> Any:
+def _redacted(bot: Runtime, trees: Iterable[list[JournalEntry]]) -> Iterator[list[JournalEntry]]:
+    from lumia.redaction import cleaned_entry
+
+    for entries in trees:
+        yield [cleaned_entry(entry, bot.redact, bot.secret) for entry in entries]
+
+
+def _header(bot: Runtime, wanted: RunFilter, blobs: bool, redact: bool) -> Any:
     from lumia import __version__
     from lumia.exports import Header, fingerprint
 
@@ -207,7 +219,7 @@ def _header(bot: Runtime, wanted: RunFilter, blobs: bool) -> Any:
     table = bot.transport.routes()
     plugins = dict(table.plugins) if table else {}
     return Header(bot.config.core.bot.name, __version__, time.time(), wanted.since, wanted.until,
-                  fingerprint(bot.secret), plugins, blobs)  # fmt: skip
+                  fingerprint(bot.secret), plugins, blobs, redact)  # fmt: skip
 
 
 def _blob_of(bot: Runtime) -> Any:
@@ -261,6 +273,8 @@ def import_command(
     target.chmod(0o600)
     trees = {entry.root_id for entry in export.entries}
     _warn_of_secret(root, export)
+    if export.header.redacted:
+        output.note("secrets were taken out of what its runs began with: a replay says where that may matter")
     if as_json:
         about = {"trees": len(trees), "entries": len(export.entries), "blobs": len(export.blobs)}
         output.data({"name": kept, "path": str(target), **about, "header": asdict(export.header)})

@@ -20,7 +20,7 @@ from lumia.replay.stage import is_other_call
 
 _ADDRESS = re.compile(r"0x[0-9a-f]{6,}")
 FIGURES = ("tokens_in", "tokens_out", "cost", "unpriced")
-NOT_NOTES = frozenset({"reads", "hidden", "trace", "cause", "gave", "box", "queued", "lost", "hold"})
+NOT_NOTES = frozenset({"reads", "hidden", "trace", "cause", "gave", "box", "queued", "lost", "hold", "redacted"})
 """Details of a step's entry that are no notes of its handler and no figures: of the record, or of circumstances."""
 
 Found = Iterator[tuple[str, str, Any, Any]]

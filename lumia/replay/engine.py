@@ -211,7 +211,7 @@ class Scene:
                 self._note(claim, commit, *compare.no_longer(miss))
 
     def _note(self, claim: Claim, commit: Commit, kind: str, field: str, then: object, now: object) -> None:
-        inexact = self._player is not None and bool(self._player.inexact)
+        inexact = self._tree.is_redacted or (self._player is not None and bool(self._player.inexact))
         handler = commit.record.handler
         index = self._indexes.get(claim.step, claim.step)
         self._done.differences.append(
@@ -271,6 +271,10 @@ class Scene:
             if index not in reached:
                 for child in self._tree.caused_by(run.run_id, index):
                     self._whole(OUTPUT, "start", compare.started(child), None)
+        if run.redacted:
+            self._remark(
+                f"run {run.run_id}: secrets were taken out of its Box by the export; what hangs on them differs"
+            )
         if run.lost:
             self._remark(f"run {run.run_id}: {_lost(run.lost)}")
         if run.is_open:

@@ -49,6 +49,7 @@ CHANGING = {
 """Audit events that change files: where in their arguments each path stands, and the folder it is relative to."""
 WRITE = "write "
 """What a refused change of a file begins with."""
+_KNOWN = frozenset({*REFUSED, *CHANGING})
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 _PLACES = frozenset({os.devnull, ":memory:", ""})
 
@@ -94,7 +95,7 @@ def in_scratch() -> Iterator[None]:
 
 
 def _hook(event: str, args: tuple[Any, ...]) -> None:
-    if not _guarding:
+    if not _guarding or event not in _KNOWN:  # thousands of other events come by
         return
     if event in REFUSED:
         what = REFUSED[event].format(*args)
@@ -103,7 +104,7 @@ def _hook(event: str, args: tuple[Any, ...]) -> None:
             f"a replay reaches nothing outside, and this code tried to {what}: make the call through lumia.effect, so "
             "that it is recorded and a replay gets its result"
         )
-    if event in CHANGING and _scratch and not (event == "open" and not _writes(*args[1:3])):
+    if _scratch and event in CHANGING and not (event == "open" and not _writes(*args[1:3])):
         _check(event, args)
 
 

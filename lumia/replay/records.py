@@ -25,7 +25,8 @@ NOT_HERE = "its Box is not in the journal (a live resource, or from before what 
 class RecordedRun:
     """One run as it was. tries: the committed tries of each step, by the step's index; dead: steps given up.
 
-    lost: the handlers of tries that ended without a commit, with their worker or since they hung.
+    lost: the handlers of tries that ended without a commit, with their worker or since they hung. redacted: secrets
+    were taken out of the Box it began with when it was exported.
     """
 
     run_id: str
@@ -42,6 +43,7 @@ class RecordedRun:
     tries: dict[int, list[JournalEntry]] = field(default_factory=dict)
     dead: set[int] = field(default_factory=set)
     lost: list[str] = field(default_factory=list)
+    redacted: bool = False
 
     @property
     def is_open(self) -> bool:
@@ -57,6 +59,7 @@ class RecordedRun:
         """Take in one entry of the run."""
         self.id, self.key = self.id or entry.id, self.key or entry.key
         self.box = self.box or box_of(entry)
+        self.redacted = self.redacted or bool(entry.detail.get("redacted"))
         self.cause = self.cause or str(entry.detail.get("cause", ""))
         if entry.kind == "start":
             self.begun, self.flow = True, entry.flow or self.flow
@@ -82,6 +85,11 @@ class RecordedTree:
     def root(self) -> RecordedRun:
         """Return the run it began with."""
         return self.runs[self.root_id]
+
+    @property
+    def is_redacted(self) -> bool:
+        """Tell whether secrets were taken out of a Box of it."""
+        return any(run.redacted for run in self.runs.values())
 
     @property
     def origin(self) -> str:

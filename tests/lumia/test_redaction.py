@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from lumia import secrets
 from lumia.box import Box
-from lumia.redaction import HIDDEN, cleaned, cleaned_error, cleaned_stored, cleaned_wire
+from lumia.journal import JournalEntry
+from lumia.redaction import HIDDEN, cleaned, cleaned_entry, cleaned_error, cleaned_stored, cleaned_wire
 
 SECRET = 'tops"ecret\\ü-4711'
 KEY = b"k" * 32
@@ -127,3 +128,25 @@ def test_an_errors_text_loses_what_is_named_as_a_secret(text: str, shown: str) -
 )
 def test_no_value_of_a_named_secret_comes_through(name: str, mark: str, value: str, before: str) -> None:
     assert value not in cleaned_error(f"{before.replace(value, '')} {name}{mark}{value}", str)
+
+
+def entry(box: Box[Any], **fields: Any) -> JournalEntry:
+    return JournalEntry("step", "r1", detail={"box": box.dump(KEY)}, **fields)
+
+
+def test_an_exported_entry_loses_the_secrets_of_its_box_and_says_so() -> None:
+    box = Box.any({"text": "hi", "password": "hunter2"}, meta={"api_key": "k-1", "account": "a"})
+    found = cleaned_entry(entry(box, reason="password=hunter2"), redact, KEY)
+    kept = Box.load(found.detail["box"], KEY)
+    assert kept.into() == {"text": "hi", "password": HIDDEN} and dict(kept.meta) == {"api_key": HIDDEN, "account": "a"}
+    assert found.detail["redacted"] is True and found.reason == f"password={HIDDEN}"
+
+
+def test_an_exported_entry_without_secrets_stays_as_it_is() -> None:
+    plain = entry(Box.any({"text": "hi"}, meta={"account": "a"}), reason="too late")
+    assert cleaned_entry(plain, redact, KEY) == plain
+
+
+def test_an_exported_box_that_nobody_can_read_is_left_out() -> None:
+    other = JournalEntry("step", "r1", detail={"box": '{"d":"AA","s":"00"}'})
+    assert cleaned_entry(other, redact, KEY).detail == {"box": "", "redacted": True}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 from collections.abc import Iterator
@@ -100,7 +101,8 @@ def test_letters_are_listed_newest_first_and_filtered(shop: Shop) -> None:
     shop.work()
     listed = shop.lumia("dead", "list")
     assert listed.exit_code == 0
-    assert [line.split()[0] for line in listed.stdout.splitlines()][1:] == [f"{bob}.0", f"{ann}.0"]
+    assert [line.split()[0] for line in listed.stdout.splitlines()][::2] == ["LETTER", f"{bob}.0"]
+    assert listed.stdout.splitlines()[3].startswith(f"{ann}.0 ")
     assert "the till is shut for bob" in listed.stdout and "group-ann" in listed.stdout
     assert [one["letter"] for one in shop.json("dead", "list", "--group", "group-ann")] == [f"{ann}.0"]
     assert [one["handler"] for one in shop.json("dead", "list", "--handler", "*.reads")] == ["shop.reads"]
@@ -208,3 +210,13 @@ def test_wrong_usage_names_the_option_and_shows_an_example(shop: Shop, words: tu
 def test_effects_of_a_run_that_is_not_known_are_not_found(shop: Shop, command: str, rest: tuple[str, ...]) -> None:
     with pytest.raises(LumiaError, match="lumia runs"):
         raise shop.lumia("effects", command, "01m7zv0k3q8r2s5t6v7w8x", *rest).exception or AssertionError
+
+
+def test_an_export_holds_secrets_unless_they_are_taken_out(shop: Shop, tmp_path: Path) -> None:
+    run = shop.order("ann", password="hunter2")
+    for name, options in (("whole", ()), ("clean", ("--redact",))):
+        file = tmp_path / f"{name}.jsonl.gz"
+        assert shop.lumia("journal", "export", str(file), run, *options).exit_code == 0
+        assert ("hunter2" in gzip.decompress(file.read_bytes()).decode()) is (name == "whole")
+    assert shop.lumia("journal", "import", str(tmp_path / "clean.jsonl.gz")).exit_code == 0
+    assert run in shop.lumia("trace", run, "--file", "clean").stdout

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import lumia
 from lumia import revival
 from lumia.journal import JournalEntry
+from lumia.redaction import cleaned_entry
 from lumia.replay import recorded
 from tests.lumia.replay import scripted
 from tests.lumia.replay.scripted import replayed, told, trees
@@ -381,6 +382,20 @@ def test_a_blob_that_a_handler_keeps_is_not_kept_by_a_replay() -> None:
         (done,) = replayed(trees(bot), bot)
         assert done.differences == []
         assert sorted((path, path.stat().st_mtime_ns) for path in folder.rglob("*")) == kept
+
+
+def test_a_redacted_export_is_replayed_and_says_where_that_matters() -> None:
+    @lumia.pipe.on("said")
+    def first(box: lumia.Box[Any]) -> None:
+        lumia.utils.stop(f"{box.into()['password'] == 'hunter2'}")
+
+    with scripted.bot(first) as bot:
+        bot.start("said", {"password": "hunter2"})
+        secret = bot.runtime.secret
+        entries = [cleaned_entry(entry, bot.runtime.redact, secret) for entry in scripted.journal(bot)]
+        (done,) = replayed(recorded(entries), bot)
+    assert [(one.field, one.inexact) for one in done.differences] == [("reason", True)]
+    assert "secrets were taken out of its Box" in done.notes[0]
 
 
 def test_a_retried_dead_letter_goes_on_from_the_effects_of_its_first_run() -> None:
