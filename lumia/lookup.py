@@ -70,8 +70,7 @@ class Lookup:
         return found
 
     def _unknown(self, target: str) -> str:
-        recent = [run for run in self.history.find(RunFilter(trees=True, limit=MORE)) if not run.id.startswith("bus.")]
-        newest = [run.run_id for run in sorted(recent, key=_told_last)]
+        newest = [run.run_id for run in sorted(self._recent(1, ""), key=_told_last)]
         alike = [run_id for run_id in newest if run_id.startswith(target)]
         if alike and len(target) < SHORTEST:
             return (
@@ -89,7 +88,7 @@ class Lookup:
 
         Raises `UnknownRunError` when there are none.
         """
-        recent = self.history.find(RunFilter(group=group, trees=True, limit=number + MORE))
+        recent = self._recent(number, group)
         messages = self.history.find(RunFilter(id=MESSAGE, group=group, trees=True, limit=number))
         known = {run.run_id: run for run in (*recent, *messages)}
         runs = sorted(newest_first(known.values()), key=_told_last)[:number]
@@ -100,6 +99,16 @@ class Lookup:
                 else "no run is known yet; send the bot a message, or look into another bot root"
             )
         return [Found(run.root_id, run.run_id) for run in runs]
+
+    def _recent(self, number: int, group: str) -> list[RunSummary]:
+        """Return the newest trees without those of the bus, which tells itself so much that it may hide all others."""
+        found: list[RunSummary] = []
+        for limit in (number + MORE, number + MANY):
+            found = self.history.find(RunFilter(group=group, trees=True, limit=limit))
+            others = [run for run in found if not run.id.startswith("bus.")]
+            if others or len(found) < limit:
+                return others or found
+        return found
 
     def _by_id(self, target: str) -> Found | None:
         if len(target) < SHORTEST or not id_time(target):

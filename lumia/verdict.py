@@ -120,11 +120,17 @@ def _of_run(run: Run) -> str:
 def _failure(run: Run) -> str:
     failed = next((step for step in reversed(run.steps) if step.outcome == "failed"), None)
     where = failed.handler if failed else run.id
-    tries = max((step.attempt for step in run.steps if failed and step.handler == failed.handler), default=1)
+    tried = [step for step in run.steps if failed and step.handler == failed.handler and not _only_tells(step)]
+    tries = max((step.attempt for step in tried), default=1)
     reason = (failed.reason if failed else "") or run.dead or run.reason
     told = f"{'dead letter at' if run.dead else 'failed at'} {where} after {_tries(tries)}: {reason}"
     into = next((act.run for act in reversed(run.acts) if act.run), "")
     return f"{told}; retried as run {into}" if into else told
+
+
+def _only_tells(step: Step) -> bool:
+    """Tell whether a try ran nothing, but says that those before it were lost."""
+    return step.outcome == "failed" and step.reason.startswith(("hung: ", "given up: "))
 
 
 def _tries(number: int) -> str:

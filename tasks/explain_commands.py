@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from lumia.journal import JournalEntry
     from lumia.runtime import Runtime
 
-CURSOR = re.compile(r"\d{1,20}(-\d{1,20})?|\$")
+CURSOR = re.compile(r"\d{1,19}(-\d{1,19})?|\$")
 IMPORTS = Path("data") / "imports"
 BUS = 1000
 """Trees of the bus that are passed over at most where they are not listed."""

@@ -114,3 +114,11 @@ def test_what_became_of_a_dead_letter_is_looked_for_once_it_is_gone(waits: bool)
     letter = DeadLetter(run, 0, "a.b", "msg", "", "no", 1, "", T0)
     lookup = Lookup(Forgetful(story.entries), Records(letters=(letter,) * waits))
     assert [act.kind for act in lookup.trace(lookup.one(run)).run.acts] == ["dropped"] * (not waits)
+
+
+def test_the_newest_is_a_run_of_the_bot_however_long_only_the_bus_has_spoken() -> None:
+    story = Story()
+    run = story.start("order")
+    for number in range(120):
+        story.start("bus.adapters.console.find_active", flow="event", ms=10_000 + number)
+    assert Lookup(MemoryHistory(story.entries)).newest()[0].root_id == run

@@ -210,8 +210,9 @@ def test_a_beginning_that_is_too_short_or_fits_many_names_candidates(told: Told)
 
 
 def test_a_cursor_that_is_none_is_wrong_usage(told: Told) -> None:
-    done = told.lumia("journal", "tail", "--after", "yesterday", "--no-follow")
-    assert done.returncode == 2 and "Invalid value for --after" in done.stderr
+    for cursor in ("yesterday", "9" * 20):
+        done = told.lumia("journal", "tail", "--after", cursor, "--no-follow")
+        assert done.returncode == 2 and "Invalid value for --after" in done.stderr
 
 
 def test_runs_are_listed_and_chosen(told: Told) -> None:
