@@ -70,7 +70,7 @@ class Lookup:
         return found
 
     def _unknown(self, target: str) -> str:
-        newest = [run.run_id for run in sorted(self._recent(1, ""), key=_told_last)]
+        newest = [run.run_id for run in sorted(self._recent(1, ""), key=_told_last) if not _is_of_the_bus(run)]
         alike = [run_id for run_id in newest if run_id.startswith(target)]
         if alike and len(target) < SHORTEST:
             return (
@@ -101,13 +101,12 @@ class Lookup:
         return [Found(run.root_id, run.run_id) for run in runs]
 
     def _recent(self, number: int, group: str) -> list[RunSummary]:
-        """Return the newest trees without those of the bus, which tells itself so much that it may hide all others."""
+        """Return the newest trees, from further back when the bus, which tells itself much, hides all others."""
         found: list[RunSummary] = []
         for limit in (number + MORE, number + MANY):
             found = self.history.find(RunFilter(group=group, trees=True, limit=limit))
-            others = [run for run in found if not run.id.startswith("bus.")]
-            if others or len(found) < limit:
-                return others or found
+            if len(found) < limit or not all(map(_is_of_the_bus, found)):
+                break
         return found
 
     def _by_id(self, target: str) -> Found | None:
@@ -181,8 +180,12 @@ class Lookup:
         return Live(record.state, holder if holder != record.root_id else "", record.handler, record.attempt)
 
 
-def _told_last(run: RunSummary) -> tuple[bool, bool]:
-    return bool(run.cause), run.flow == "event"
+def _is_of_the_bus(run: RunSummary) -> bool:
+    return run.id.startswith("bus.")
+
+
+def _told_last(run: RunSummary) -> tuple[bool, bool, bool]:
+    return _is_of_the_bus(run), bool(run.cause), run.flow == "event"
 
 
 def _listed(ids: Sequence[str]) -> str:

@@ -254,7 +254,7 @@ def test_an_export_explains_the_same_without_any_server(told: Told, incident: Pa
         here = told.json("trace", told.runs[name])
         here["run"]["children"] = [child for child in here["run"]["children"] if child["relation"] != "detached"]
         assert nowhere.json("trace", told.runs[name], "--file", str(incident)) == here
-    assert len(nowhere.lumia("runs", "--file", str(incident)).stdout.splitlines()) == 3
+    assert len(nowhere.lumia("runs", "--file", str(incident)).stdout.splitlines()) == 1 + 3
     away = nowhere.process("trace", "m-2", "--file", str(incident), env={"LUMIA_ROOT": ""})
     assert away.stdout.startswith("not answered: stopped by demo.greet: nobody asked")
 
