@@ -86,15 +86,15 @@ def _global_options(
 
 @dataclass
 class _Groups:
-    """The groups of commands, by path. about: what the lists say of them: a line of help, then lines of examples."""
+    """The groups of commands, by path. about: what the lists say of them: a line of help, then `Example: ` and lines of examples."""
 
     about: dict[str, str]
     made: dict[str, typer.Typer] = field(default_factory=dict)
 
     def make(self, path: str, first: str) -> typer.Typer:
         """Make the group at `path`; first: a command in it, for its example when nothing is said of it."""
-        default = f"Commands that begin with `lumia {path}`.\nlumia {path} {first} --help"
-        text, _, examples = self.about.get(path, default).partition("\n")
+        default = f"Commands that begin with `lumia {path}`. Example: lumia {path} {first} --help"
+        text, _, examples = self.about.get(path, default).partition(" Example: ")
         lines = "\n".join(f"  {line}" for line in examples.splitlines())
         self.made[path] = _group(text, epilog=f"\b\nExample:\n{lines}" if lines else "")
         return self.made[path]
