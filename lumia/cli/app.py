@@ -86,7 +86,10 @@ def _global_options(
 
 @dataclass
 class _Groups:
-    """The groups of commands, by path. about: what the lists say of them: a line of help, then `Example: ` and lines of examples."""
+    """The groups of commands, by path.
+
+    about: what the lists say of them: a line of help, then `Example: ` and lines of examples.
+    """
 
     about: dict[str, str]
     made: dict[str, typer.Typer] = field(default_factory=dict)
