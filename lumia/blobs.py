@@ -60,10 +60,18 @@ class BlobRef:
 class Blobs:
     """The blob store of one bot root."""
 
-    def __init__(self, folder: Path, *, max_bytes: int = MAX_BYTES, allowed: tuple[str, ...] = ("*/*",)) -> None:
+    def __init__(
+        self, folder: Path, *, max_bytes: int = MAX_BYTES, allowed: tuple[str, ...] = ("*/*",), touch: bool = True
+    ) -> None:
+        """touch: note on each blob that it was used, so that it is kept."""
         self._folder = folder
         self._max = max_bytes
         self._allowed = allowed
+        self._touch = touch
+
+    def at(self, folder: Path | None = None, *, touch: bool = True) -> Blobs:
+        """Return a store that takes the same, in another folder if one is given; touch: as for the class."""
+        return Blobs(folder or self._folder, max_bytes=self._max, allowed=self._allowed, touch=touch)
 
     def put(self, data: bytes, media_type: str) -> BlobRef:
         """Store bytes and return their reference.
@@ -98,7 +106,8 @@ class Blobs:
         except OSError as error:
             raise BlobError(f"blob {digest[:12]} is not in {self._folder} (collected, or from another bot)") from error
         with suppress(OSError):  # a folder that is only readable serves reads
-            os.utime(path)
+            if self._touch:
+                os.utime(path)
         return file
 
     def collect(self, unused_for: float = KEEP_SECONDS, *, now: float | None = None) -> int:

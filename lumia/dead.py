@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
+from lumia.journal import JournalEntry
 from lumia.routes import pattern
 
 MAX_LETTERS = 10_000
 """Letters that are kept; past them the oldest one goes, and is counted."""
+RETRIED, DROPPED = "retried", "dropped"
+"""Outcomes of the journal's entry that tells what became of a letter."""
+AS_RUN = "as run "
+"""In that entry, before the run that goes on from a retried letter."""
+RETRY = "retry/"
+"""In that run's cause, before the run that left the letter."""
 
 
 @dataclass(frozen=True)
@@ -119,3 +126,25 @@ class DeadFilter:
             and self.group in ("", letter.key, letter.key.rpartition(":")[2])
             and self.error.lower() in letter.error.lower()
         )
+
+
+def is_letter(entry: JournalEntry) -> bool:
+    """Tell whether an entry tells that a dead letter was left."""
+    return entry.kind == "dead" and not is_settled(entry)
+
+
+def is_settled(entry: JournalEntry) -> bool:
+    """Tell whether an entry tells what became of a dead letter."""
+    return entry.kind == "dead" and entry.outcome in (RETRIED, DROPPED)
+
+
+def open_letters(entries: Iterable[JournalEntry]) -> set[str]:
+    """Return the names of the dead letters of which `entries` don't tell what became of them."""
+    left: set[str] = set()
+    for entry in entries:
+        name = f"{entry.run_id}.{entry.step or 0}"
+        if is_letter(entry):
+            left.add(name)
+        elif is_settled(entry):
+            left.discard(name)
+    return left

@@ -131,7 +131,9 @@ class Use:
         A call that was cut off, or must not be made twice, may have worked all the same: its outcome is unknown.
         """
         certain = isinstance(error, Exception) and not isinstance(error, EffectError) and self._policy == "retry"
-        reason = clean(self.step.runtime.redact(described(error)))
+        from lumia.redaction import cleaned_error
+
+        reason = clean(cleaned_error(described(error), self.step.runtime.redact))
         state = "failed" if certain else "unknown"
         kind = type(error)
         detail = {"error": f"{kind.__module__}:{kind.__qualname__}"}

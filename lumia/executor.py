@@ -22,7 +22,7 @@ from lumia.ids import child_id
 from lumia.journal import JournalEntry, clean, described
 from lumia.outputs import outputs
 from lumia.ports import Claim, Commit, RunRequest, StepRecord
-from lumia.redaction import cleaned
+from lumia.redaction import cleaned, cleaned_error
 from lumia.routes import Plan, PlanStep
 
 if TYPE_CHECKING:
@@ -243,8 +243,9 @@ class Executor:
         decision = after(claim.plan, claim.step, done.result, claim.tries)
         if claim.arc and decision.retry_child:  # a child would need the resource: tried again here instead
             decision = Decision("retry", decision.step, decision.reason, index=claim.step)
-        reason = clean(self._bot.redact(decision.reason[:_MAX_TEXT]))
         failed = isinstance(done.result, Raised)
+        told = decision.reason[:_MAX_TEXT]
+        reason = clean(cleaned_error(told, self._bot.redact) if failed else self._bot.redact(told))
         ms = round(seconds * 1000, 3)
         outcome = "retry" if decision.action == "retry" else decision.step
         record = StepRecord(step.handler, outcome, reason, ms, claim.attempt)
@@ -301,7 +302,7 @@ class Executor:
 
     def _shown(self, trace: str) -> str:
         """Return a traceback as journal, logs and events may show it."""
-        return clean(self._bot.redact(trace[-_MAX_TEXT:]), MAX_TRACE, end=True)
+        return clean(cleaned_error(trace[-_MAX_TEXT:], self._bot.redact), MAX_TRACE, end=True)
 
     def _failures(self, claim: Claim, reason: str) -> tuple[Failure, ...]:
         now = round(self._bot.clock.now(), 3)

@@ -35,6 +35,7 @@ _DOMAIN = b"lumia.export.secret.v1"
 class Header:
     """The first line. created, since, until: seconds since 1970. plugins: generation of each that was loaded.
 
+    redacted: secrets were taken out of the Boxes that runs began with.
     secret: a fingerprint of the bot's secret, which tells whether signed Boxes can be read elsewhere, and nothing else.
     """
 
@@ -46,6 +47,7 @@ class Header:
     secret: str = ""
     plugins: Mapping[str, str] = field(default_factory=dict)
     blobs: bool = False
+    redacted: bool = False
 
 
 @dataclass(frozen=True)

@@ -85,8 +85,12 @@ class History(Protocol):
     def find(self, wanted: RunFilter) -> list[RunSummary]:
         """Return the runs that match, the newest first."""
 
-    def entries(self, root_id: str) -> list[JournalEntry]:
-        """Return every entry of the tree whose root is `root_id`, in the journal's order; empty when unknown."""
+    def entries(self, root_id: str, *, late: bool = False) -> list[JournalEntry]:
+        """Return every entry of the tree whose root is `root_id`, in the journal's order; empty when unknown.
+
+        late: also what was told of it any time after its end, such as the retry of its dead letter; this may mean to
+        read the whole journal since.
+        """
 
 
 class MemoryHistory:
@@ -99,7 +103,7 @@ class MemoryHistory:
         """Return the runs that match, the newest first."""
         return select(self._entries, wanted)
 
-    def entries(self, root_id: str) -> list[JournalEntry]:
+    def entries(self, root_id: str, *, late: bool = False) -> list[JournalEntry]:
         """Return every entry of the tree whose root is `root_id`, in the journal's order."""
         return [entry for entry in self._entries if root_of(entry) == root_id]
 
@@ -156,13 +160,13 @@ class MergedHistory:
             found = {id_: run if id_ in exact else self._read_again(run, wanted) for id_, run in found.items()}
         return [run for run in newest_first(found.values()) if matches(run, wanted)][: max(0, wanted.limit)]
 
-    def entries(self, root_id: str) -> list[JournalEntry]:
+    def entries(self, root_id: str, *, late: bool = False) -> list[JournalEntry]:
         """Return every entry of the tree whose root is `root_id`, in the journal's order."""
         found: dict[tuple[str, str, str], JournalEntry] = {}
         for part in self.parts:
-            for entry in part.entries(root_id):
+            for entry in part.entries(root_id, late=late):
                 found.setdefault((entry.cursor, entry.kind, entry.run_id), entry)
-            if is_whole(found.values(), root_id):
+            if not late and is_whole(found.values(), root_id):
                 break
         return sorted(found.values(), key=position)
 

@@ -34,6 +34,11 @@ def fired_id(schedule: str, due: float) -> str:
     return timed_id(due, int.from_bytes(digest[:8], "big"))
 
 
+def is_beginning(text: str) -> bool:
+    """Tell whether an id can begin with `text`, or be it."""
+    return 0 < len(text) <= LENGTH and all(letter in _ALPHABET for letter in text)
+
+
 def id_time(run_id: str) -> float:
     """Return when an id was made, in seconds since 1970 to the millisecond; a child's is that of its root.
 

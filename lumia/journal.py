@@ -13,7 +13,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-KINDS = ("start", "join", "step", "end", "effect", "dead")
+CANCEL = "cancel"
+LOST = "lost"
+"""Outcome of a try that ended without a commit: its worker died, or it hung."""
+KINDS = ("start", "join", "step", "end", "effect", "dead", CANCEL)
 MAX_REASON = 500
 _WIRE = {
     "kind": "n",
@@ -57,7 +60,8 @@ def described(error: BaseException) -> str:
 class JournalEntry:
     """One thing that happened.
 
-    kind: start, join (a message that a waiting run took in), step, end, effect or dead. cursor: position in the
+    kind: start, join (a message that a waiting run took in), step, end, effect, dead (a dead letter was left, or with
+    an outcome: was retried or dropped) or cancel (somebody asked for the end). cursor: position in the
     journal. time: seconds since 1970. ms: duration in milliseconds. step: index in the plan, from 0. detail: whatever
     else is known (cause, box, error, effect, notes). flow: of a start, pipe or
     event.

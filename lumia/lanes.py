@@ -151,17 +151,23 @@ def limit(name: str, rate: Rate) -> Verdict:
     """Count one more under `name`, in all processes of the bot, and tell whether `rate` allows it.
 
     It is counted at once, not with the step's commit: a step that is tried again asks again. `rate.over` means nothing
-    here. Raises `PayloadError` for a malformed name, `BackendUnavailableError`.
+    here. A replay gives the recorded answer and counts nothing. Raises `PayloadError` for a malformed name,
+    `BackendUnavailableError`.
     """
     from lumia import runtime
+    from lumia.recording import observed
 
     active("lumia.limit()")
     if not is_name(name):
         raise PayloadError(f"lumia.limit: a name is 1 to {MAX_NAME} printable characters, got {str(name)[:80]!r}")
     if not isinstance(rate, Rate):
         raise PayloadError(f"lumia.limit: the second argument is a lumia.Rate, got {rate!r}")
-    verdict: Verdict = runtime.current().transport.limit(name, rate)
-    return verdict
+
+    def asked() -> list[Any]:
+        verdict = runtime.current().transport.limit(name, rate)
+        return [verdict.allowed, verdict.wait]
+
+    return Verdict(*observed("limit", name, asked))
 
 
 def stale_by() -> float:

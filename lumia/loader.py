@@ -283,7 +283,7 @@ def _check_twin(handler: Handler, other: Handler) -> None:
 
 def _check_commands(manifest: Manifest, handlers: list[Handler]) -> None:
     marked = {handler.mark.id for handler in handlers if handler.mark.kind == "command"}
-    for command in sorted(set(manifest.commands) - marked):
+    for command in sorted(name for name in set(manifest.commands) - marked if not name.endswith(" *")):
         raise RegistrationError(
             f"{manifest.name}: the manifest lists the command {command!r}, but no function is marked "
             f"@lumia.command({command!r}); mark one, or remove it from the manifest"

@@ -5,12 +5,14 @@ A transport, where there is one, adds what the journal can't tell: where a run i
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from lumia.dead import DeadFilter, DeadLetter, open_letters
 from lumia.errors import UnknownRunError
 from lumia.history import History, RunFilter, RunSummary, carries, newest_first
-from lumia.ids import id_time
+from lumia.ids import id_time, is_beginning
 from lumia.journal import JournalEntry
 from lumia.ports import RunRecord
 from lumia.trace import Live, Trace, build
@@ -20,6 +22,8 @@ SHORTEST = 4
 HEAD = 10
 """Characters that the ids of a tree, and of the trees it started, have in common."""
 MANY = 1000
+CANDIDATES = 4
+"""Ids that a message names at most."""
 MESSAGE = "msg"
 """The pipeline that messages take."""
 MORE = 50
@@ -36,6 +40,9 @@ class Records(Protocol):
 
     def lane_holder(self, key: str) -> str:
         """Return the run whose tree is served in a lane."""
+
+    def dead(self, wanted: DeadFilter) -> Sequence[DeadLetter]:
+        """Return dead letters."""
 
 
 @dataclass(frozen=True)
@@ -59,21 +66,32 @@ class Lookup:
         """
         found = self._by_id(target) or self._by_message(target)
         if found is None:
-            raise UnknownRunError(
-                f"{target!r} is no run, no beginning of one's id and no message known here; `lumia runs` lists what is "
-                "known, `--file` looks into an exported journal"
-            )
+            raise UnknownRunError(self._unknown(target))
         return found
+
+    def _unknown(self, target: str) -> str:
+        newest = [run.run_id for run in sorted(self._recent(1, ""), key=_told_last) if not _is_of_the_bus(run)]
+        alike = [run_id for run_id in newest if run_id.startswith(target)]
+        if alike and len(target) < SHORTEST:
+            return (
+                f"{target!r} is too short for the beginning of an id: give {SHORTEST} characters or more; of the "
+                f"newest runs {_listed(alike)} begin with it; `lumia runs` lists all"
+            )
+        known = f"; the newest runs are {_listed(newest)}" if newest and is_beginning(target) else ""
+        return (
+            f"{target!r} is no run, no beginning of one's id and no message known here{known}; `lumia runs` lists what "
+            "is known, `--file` looks into an exported journal"
+        )
 
     def newest(self, number: int = 1, *, group: str = "") -> list[Found]:
         """Return the newest trees, newest first: pipelines, such as messages, before events and what they left behind.
 
         Raises `UnknownRunError` when there are none.
         """
-        recent = self.history.find(RunFilter(group=group, trees=True, limit=number + MORE))
+        recent = self._recent(number, group)
         messages = self.history.find(RunFilter(id=MESSAGE, group=group, trees=True, limit=number))
         known = {run.run_id: run for run in (*recent, *messages)}
-        runs = sorted(newest_first(known.values()), key=lambda run: (bool(run.cause), run.flow == "event"))[:number]
+        runs = sorted(newest_first(known.values()), key=_told_last)[:number]
         if not runs:
             raise UnknownRunError(
                 f"no run of group {group!r} is known; `lumia runs` shows the groups there are"
@@ -82,13 +100,22 @@ class Lookup:
             )
         return [Found(run.root_id, run.run_id) for run in runs]
 
+    def _recent(self, number: int, group: str) -> list[RunSummary]:
+        """Return the newest trees, from further back when the bus, which tells itself much, hides all others."""
+        found: list[RunSummary] = []
+        for limit in (number + MORE, number + MANY):
+            found = self.history.find(RunFilter(group=group, trees=True, limit=limit))
+            if len(found) < limit or not all(map(_is_of_the_bus, found)):
+                break
+        return found
+
     def _by_id(self, target: str) -> Found | None:
         if len(target) < SHORTEST or not id_time(target):
             return None
         runs = self.history.find(RunFilter(runs=(target,), limit=MANY))
         roots = sorted({run.root_id for run in runs if run.root_id.startswith(target)} or {run.root_id for run in runs})
         if len(roots) > 1:
-            shown = ", ".join(roots[:4]) + (", …" if len(roots) > 4 else "")
+            shown = _listed(roots[::-1])
             raise UnknownRunError(f"{len(roots)} runs begin with {target!r}: {shown}; give more of the id")
         if not runs:
             return self._unjournalled(target)
@@ -116,11 +143,19 @@ class Lookup:
 
     def trace(self, found: Found) -> Trace:
         """Return the trace of a tree; raises `UnknownRunError` when nothing of it is recorded any more."""
-        entries = self.history.entries(found.root_id) or self._from_record(found.root_id)
+        entries = self.entries(found.root_id) or self._from_record(found.root_id)
         if not entries:
             raise UnknownRunError(f"run {found.root_id} is no longer recorded; `lumia runs` lists what is")
         detached = self.history.find(RunFilter(runs=(found.root_id[:HEAD],), limit=MANY))
         return build(entries, mark=found.run_id, live=self._states(entries), detached=detached, now=self._now)
+
+    def entries(self, root_id: str) -> list[JournalEntry]:
+        """Return every entry of a tree, with what became of its dead letters however long after."""
+        found = self.history.entries(root_id)
+        left = open_letters(found)
+        if left and self._live is not None:
+            left -= {letter.name for letter in self._live.dead(DeadFilter(letters=tuple(left), limit=MANY))}
+        return self.history.entries(root_id, late=True) if left else found
 
     def _from_record(self, run_id: str) -> list[JournalEntry]:
         """Return what a run's record tells, as entries, when the journal has dropped its own."""
@@ -143,3 +178,15 @@ class Lookup:
     def _state(self, record: RunRecord) -> Live:
         holder = self._live.lane_holder(record.key) if self._live and record.state == "waiting" else ""
         return Live(record.state, holder if holder != record.root_id else "", record.handler, record.attempt)
+
+
+def _is_of_the_bus(run: RunSummary) -> bool:
+    return run.id.startswith("bus.")
+
+
+def _told_last(run: RunSummary) -> tuple[bool, bool, bool]:
+    return _is_of_the_bus(run), bool(run.cause), run.flow == "event"
+
+
+def _listed(ids: Sequence[str]) -> str:
+    return ", ".join(ids[:CANDIDATES]) + (", …" if len(ids) > CANDIDATES else "")

@@ -10,21 +10,35 @@ import json
 import re
 from binascii import a2b_base64
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from lumia.errors import BoxError
+from lumia.history import box_of
+from lumia.journal import JournalEntry
 from lumia.secrets import HIDDEN, is_secret_key
 from lumia.secrets import redact as by_key
 
 if TYPE_CHECKING:
     from lumia.box import Box
 
-__all__ = ["HIDDEN", "cleaned", "cleaned_stored", "cleaned_wire", "shown"]
+__all__ = ["HIDDEN", "cleaned", "cleaned_entry", "cleaned_error", "cleaned_stored", "cleaned_wire", "shown"]
 
 Redact = Callable[[str], str]
 """Takes known secrets out of a text: `Runtime.redact`."""
 
 _SUSPECT = re.compile(r"pass|pwd|secret|authorization|cookie|credential|key|token|\\", re.IGNORECASE)
 """In JSON without any of these no key speaks of a secret, and none is spelled with escapes."""
+
+
+_NAMED = re.compile(r"""\b(?P<name>[A-Za-z_][\w.-]{0,63})(?P<mark>["']?\s{0,3}[=:]\s{0,3})""")
+_VALUE = re.compile(
+    r"""(?:(?:bearer|basic|digest|token)\s+)?(?:"[^"\n]+"|'[^'\n]+'|["']?[^\s,;&)\]}"'=:][^\s,;&)\]}"']*)""",
+    re.IGNORECASE,
+)
+"""What may follow a name and `=` or `:` in prose."""
+_BEARER = re.compile(r"(?P<head>\bbearer\s+)(?=\S*\d|\S{16})[\w.~+/=-]{6,}", re.IGNORECASE)
+_ERRORS = ("Error", "Exception", "Warning")
 
 
 def cleaned(value: Any, redact: Redact, name: str = "") -> tuple[Any, bool]:
@@ -45,6 +59,31 @@ def cleaned(value: Any, redact: Redact, name: str = "") -> tuple[Any, bool]:
     if redact(joined) == joined:
         return found, changed
     return _redacted(found, redact), True
+
+
+def cleaned_error(text: str, redact: Redact) -> str:
+    """Return an exception's text, or a traceback, without secrets: what `redact` knows, and what is named as one.
+
+    Hidden is what follows a name that speaks of a secret (`password=…`, `"token": "…"`, `Authorization: …`), and what
+    follows `Bearer`. A number under `token` is usage and stays, as is the text of an error whose class speaks of one.
+    """
+    shown = redact(text)
+    if not _SUSPECT.search(shown) and "earer" not in shown:
+        return shown
+    parts, end = [], 0
+    for found in _NAMED.finditer(shown):
+        value = _VALUE.match(shown, found.end()) if found.start() >= end else None
+        if value is not None and _is_named_secret(found["name"], found["mark"].strip(), value[0]):
+            parts += [shown[end : found.end()], HIDDEN]
+            end = value.end()
+    return _BEARER.sub(rf"\g<head>{HIDDEN}", "".join([*parts, shown[end:]]))
+
+
+def _is_named_secret(name: str, mark: str, value: str) -> bool:
+    if mark == ":" and name.endswith(_ERRORS):
+        return False
+    data: Any = {name: int(value) if value.isdecimal() and value.isascii() else "x"}
+    return bool(by_key(data) != data)
 
 
 def cleaned_stored(value: Any, redact: Redact, name: str = "") -> tuple[Any, bool]:
@@ -88,6 +127,38 @@ def shown(box: Box[Any], redact: Redact) -> Any:
     if box.transport != "json":
         return f"<{box.type_name}, kept as {box.transport}>"
     return cleaned(box.into(), redact)[0]
+
+
+def cleaned_entry(entry: JournalEntry, redact: Redact, secret: bytes) -> JournalEntry:
+    """Return a journal entry as it may leave this machine: the Box a run began with without secrets, and its errors.
+
+    What the journal holds beside that Box lost its secrets when it was written. An entry whose Box was changed says so
+    by its detail "redacted"; a Box that can't be read is left out.
+    """
+    detail = dict(entry.detail)
+    if box_of(entry):
+        detail["box"], changed = _cleaned_box(box_of(entry), redact, secret)
+        detail |= {"redacted": True} if changed else {}
+    if isinstance(detail.get("trace"), str):
+        detail["trace"] = cleaned_error(detail["trace"], redact)
+    return replace(entry, reason=cleaned_error(entry.reason, redact), detail=detail)
+
+
+def _cleaned_box(wire: str, redact: Redact, secret: bytes) -> tuple[str, bool]:
+    from lumia.box import Box
+
+    try:
+        box = Box.load(wire, secret)
+        bare, changed = cleaned_wire(wire, redact, secret)
+        meta, marked = cleaned(dict(box.meta), redact)
+    except BoxError:
+        return "", True
+    if not (changed or marked):
+        return wire, False
+    content = Box.load(bare, secret)
+    if not changed and content.transport != "json":
+        return "", True  # what is signed can't be given another meta
+    return Box.any(content.into(), meta=meta).dump(secret), True
 
 
 def _is_innocent(text: str, redact: Redact) -> bool:

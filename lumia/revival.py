@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lumia.dead import DeadFilter, DeadLetter
+from lumia.dead import AS_RUN, DROPPED, RETRIED, RETRY, DeadFilter, DeadLetter
 from lumia.errors import BoxError, DeadLetterError
 from lumia.journal import JournalEntry, clean
 from lumia.ports import RunRequest
@@ -40,14 +40,14 @@ def retry(bot: Runtime, letter: DeadLetter) -> str:
     Raises `DeadLetterError` for a letter that can't be retried, or is gone.
     """
     request = _request(bot, letter, new_id())
-    if not bot.transport.dead_retry(letter, request, _entry(letter, "retried", f"as run {request.run_id}")):
+    if not bot.transport.dead_retry(letter, request, _entry(letter, RETRIED, f"{AS_RUN}{request.run_id}")):
         raise DeadLetterError(f"dead letter {letter.name} is gone: it was retried or dropped meanwhile")
     return request.run_id
 
 
 def drop(bot: Runtime, letter: DeadLetter, reason: str) -> None:
     """Remove a letter for good; the journal says why. Raises `DeadLetterError` when it is gone."""
-    if not bot.transport.dead_drop(letter, _entry(letter, "dropped", reason)):
+    if not bot.transport.dead_drop(letter, _entry(letter, DROPPED, reason)):
         raise DeadLetterError(f"dead letter {letter.name} is gone: it was retried or dropped meanwhile")
 
 
@@ -60,7 +60,7 @@ def _request(bot: Runtime, letter: DeadLetter, run_id: str) -> RunRequest:
     _check(bot, letter)
     return RunRequest(
         run_id, letter.flow or "pipe", letter.id, _plan(bot, letter), letter.box, key=letter.key,
-        cause=f"retry/{letter.run_id}", root_id=run_id, attached=False, priority=letter.priority,
+        cause=f"{RETRY}{letter.run_id}", root_id=run_id, attached=False, priority=letter.priority,
         retry_of=letter.ledger, hold=letter.hold,
     )  # fmt: skip
 

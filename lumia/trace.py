@@ -10,9 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from lumia.dead import AS_RUN, RETRIED, RETRY, is_letter, is_settled
 from lumia.history import NO_USAGE, RunSummary, Usage, position, root_of, tallied, usage
 from lumia.ids import child_id
-from lumia.journal import JournalEntry
+from lumia.journal import CANCEL, LOST, JournalEntry
 
 SHORTEST_MS = 0.5
 """Milliseconds; a shorter pause is no wait: it is the time of a commit."""
@@ -63,7 +64,10 @@ class Effect:
 
 @dataclass(frozen=True)
 class Step:
-    """One try of a handler. at: when it began; at, ms: milliseconds. waits: before it. error: the traceback's end."""
+    """One try of a handler. at: when it began; at, ms: milliseconds. waits: before it. error: the traceback's end.
+
+    exact: False for a lost try, of which only is known that it began somewhere between `at` and its end.
+    """
 
     index: int
     handler: str
@@ -77,6 +81,22 @@ class Step:
     effects: tuple[Effect, ...] = ()
     notes: Mapping[str, Any] = field(default_factory=dict)
     error: str = ""
+    exact: bool = True
+
+
+@dataclass(frozen=True)
+class Act:
+    """What an operator did about a run. kind: cancel, or what became of its dead letter: retried, dropped.
+
+    at: milliseconds. step: index of the dead letter's step. run: the run that goes on from a dead letter.
+    """
+
+    kind: str
+    at: float
+    reason: str = ""
+    step: int | None = None
+    handler: str = ""
+    run: str = ""
 
 
 @dataclass(frozen=True)
@@ -85,7 +105,8 @@ class Run:
 
     after: index of the parent's step that started it. state: finished, or where it is: waiting, queued, claimed,
     delayed, or unknown when nobody can tell. waited: how long it has been there, in milliseconds. dead: the reason of
-    its dead letter. marked: it is the one that was asked for. box: wire text of the Box it began with.
+    its dead letter. marked: it is the one that was asked for. box: wire text of the Box it began with. acts: what
+    operators did about it, in order. retry_of: the run whose dead letter it goes on from.
     """
 
     run_id: str
@@ -108,6 +129,8 @@ class Run:
     usage: Usage = NO_USAGE
     steps: tuple[Step, ...] = ()
     children: tuple[Run, ...] = ()
+    acts: tuple[Act, ...] = ()
+    retry_of: str = ""
 
     def walk(self) -> Iterator[Run]:
         """Yield this run and everything below, parents before children."""
@@ -210,14 +233,24 @@ class _Builder:
         told, tally, entries = self._told[run_id], self._tallies[run_id], self._of[run_id]
         relation = self._relation(told)
         ended = self._ms(told.ended) if told.ended else None
-        dead = next((entry.reason for entry in entries if entry.kind == "dead"), "")
+        dead = next((entry.reason for entry in entries if is_letter(entry)), "")
         run = Run(
             run_id, relation, told.flow, told.id, told.key, told.cause, told.outcome, told.reason,
             self._ms(told.started), ended, after=_step_of(told.cause), dead=dead, marked=run_id == self._mark,
             box=tally.box, usage=tally.usage, steps=tuple(self._steps(told, relation, entries)),
-            children=tuple(self._children(run_id)),
+            children=tuple(self._children(run_id)), acts=tuple(self._acts(entries)), retry_of=retried(told.cause),
         )  # fmt: skip
-        return run if told.ended else self._unfinished(run, entries[-1].time)
+        own = [entry.time for entry in entries if entry.kind != CANCEL]
+        return run if told.ended else self._unfinished(run, (own or [entries[-1].time])[-1])
+
+    def _acts(self, entries: list[JournalEntry]) -> Iterator[Act]:
+        for entry in entries:
+            if entry.kind == CANCEL:
+                yield Act("cancel", self._ms(entry.time), entry.reason)
+            elif is_settled(entry):
+                into = entry.reason.removeprefix(AS_RUN) if entry.outcome == RETRIED else ""
+                reason = "" if into else entry.reason
+                yield Act(entry.outcome, self._ms(entry.time), reason, entry.step, entry.handler, into)
 
     def _unfinished(self, run: Run, since: float) -> Run:
         live = self._live.get(run.run_id)
@@ -252,21 +285,31 @@ class _Builder:
             if entry.kind == "effect":
                 effects.append(entry)
             if entry.kind == "step":
-                waits = self._waits(run, relation, previous, entry)
                 mine = tuple(self._effect(one) for one in effects if one.step == entry.step)
+                if is_unclocked(entry):
+                    since = self._since(run, previous)
+                    took = round(max(0.0, self._ms(entry.time) - since), 3)
+                    yield replace(self._step(entry, (), mine), at=since, ms=took, exact=False)
+                else:
+                    yield self._step(entry, self._waits(run, relation, previous, entry), mine)
                 effects, previous = [one for one in effects if one.step != entry.step], entry
-                yield self._step(entry, waits, mine)
         for entry in effects[:1]:  # of a try that is being made, or was lost
             lost = replace(entry, outcome="", reason="not committed", detail={}, ms=0.0)
             yield self._step(lost, (), tuple(self._effect(one) for one in effects))
 
     def _step(self, entry: JournalEntry, waits: tuple[Wait, ...], effects: tuple[Effect, ...]) -> Step:
-        hidden = {"box", "cause", "trace", "queued", "reads"}
+        hidden = {"box", "cause", "trace", "queued", "reads", "redacted"}
         notes = {name: value for name, value in entry.detail.items() if name not in hidden}
         return Step(
             entry.step or 0, entry.handler, entry.attempt, entry.outcome, entry.reason, self._began(entry), entry.ms,
             entry.worker, waits, effects, notes, str(entry.detail.get("trace", "")),
         )  # fmt: skip
+
+    def _since(self, run: RunSummary, previous: JournalEntry | None) -> float:
+        """Return the moment from which on a try could begin."""
+        if previous is not None:
+            return self._ms(previous.time)
+        return round(self._ms(run.started) + self._delay(run.run_id), 3)
 
     def _began(self, entry: JournalEntry) -> float:
         return round(max(0.0, self._ms(entry.time) - entry.ms), 3)
@@ -312,6 +355,16 @@ def _placed(since: float, kinds: Sequence[tuple[str, float]]) -> Iterator[Wait]:
         if ms >= SHORTEST_MS:
             yield Wait(kind, round(since, 3), round(ms, 3))
         since += ms
+
+
+def is_unclocked(entry: JournalEntry) -> bool:
+    """Tell whether a step's entry is of a lost try: who tells of it knows when it was missed, not when it began."""
+    return entry.outcome == LOST and not entry.ms
+
+
+def retried(cause: str) -> str:
+    """Return the run whose dead letter was retried, if that is a run's cause, else ""."""
+    return cause.removeprefix(RETRY) if cause.startswith(RETRY) else ""
 
 
 def _step_of(cause: str) -> int | None:

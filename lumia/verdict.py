@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from lumia.journal import CANCEL
 from lumia.trace import ANSWER, Effect, Run, Step, Trace
 
 MESSAGES = ("msg", "reply")
@@ -82,7 +83,9 @@ def _going_on(run: Run) -> str:
         return f"{run.id} has been waiting in lane {run.key}{behind} for {since}"
     if run.state == "claimed":
         tries = f" (try {live.attempt})" if live.attempt > 1 else ""
-        return f"{live.handler or run.id}{tries} has been running for {since}"
+        cancelled = any(act.kind == CANCEL for act in run.acts)
+        asked = "; its end is asked for, it comes with the step's" if cancelled else ""
+        return f"{live.handler or run.id}{tries} has been running for {since}{asked}"
     tried = (
         f" after try {run.steps[-1].attempt}: {run.steps[-1].reason}" if run.steps and run.state == "delayed" else ""
     )
@@ -117,9 +120,17 @@ def _of_run(run: Run) -> str:
 def _failure(run: Run) -> str:
     failed = next((step for step in reversed(run.steps) if step.outcome == "failed"), None)
     where = failed.handler if failed else run.id
-    tries = max((step.attempt for step in run.steps if failed and step.handler == failed.handler), default=1)
+    tried = [step for step in run.steps if failed and step.handler == failed.handler and not _only_tells(step)]
+    tries = max((step.attempt for step in tried), default=1)
     reason = (failed.reason if failed else "") or run.dead or run.reason
-    return f"{'dead letter at' if run.dead else 'failed at'} {where} after {_tries(tries)}: {reason}"
+    told = f"{'dead letter at' if run.dead else 'failed at'} {where} after {_tries(tries)}: {reason}"
+    into = next((act.run for act in reversed(run.acts) if act.run), "")
+    return f"{told}; retried as run {into}" if into else told
+
+
+def _only_tells(step: Step) -> bool:
+    """Tell whether a try ran nothing, but says that those before it were lost."""
+    return step.outcome == "failed" and step.reason.startswith(("hung: ", "given up: "))
 
 
 def _tries(number: int) -> str:

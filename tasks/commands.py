@@ -27,6 +27,7 @@ from tasks.supervise.plan import UpOptions
 from tasks.supervise.reported import as_lines, reported
 from tasks.supervise.service import queues_of
 from tasks.supervise.state import UpState
+from tasks.supervise.versions import RESTART, outdated, running
 
 INTERRUPTED = 130
 """Exit code of an `up` that was ended before it was ready; afterwards Ctrl-C is its usual end, and 0."""
@@ -98,14 +99,19 @@ def status_command(
 
     Example: lumia status --json
     """
-    state = client.status(paths.find_root())
+    root = paths.find_root()
+    state = client.status(root)
+    old = list(outdated(paths.base(), root, running(state.redis_url)))
     if as_json:
         journal = journal_report.as_dict(state.redis_url)
-        _print({**state.as_dict(), "journal": journal} if journal else state.as_dict())
+        more = {**({"journal": journal} if journal else {}), **({"outdated": old} if old else {})}
+        _print({**state.as_dict(), **more})
     elif state.services:
         status.show(state, sys.stdout)
         for line in (*as_lines(reported(state.redis_url)), *journal_report.lines(state.redis_url)):
             _note(line)
+        for text in old:
+            _note(f"! plugin {text}; {RESTART}")
     else:
         _note("this bot isn't up; start it with `lumia up`")
     return 0 if state.ready else 1

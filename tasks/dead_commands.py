@@ -11,14 +11,14 @@ from typing import Annotated, Any
 
 import typer
 
-from lumia import revival, system
+from lumia import revival
 from lumia.cli import output
 from lumia.cli.opened import opened
-from lumia.cli.when import parse_when
 from lumia.dead import MAX_LETTERS, DeadFilter, DeadLetter
 from lumia.errors import LumiaError
 from lumia.marks import command
 from lumia.runtime import Runtime
+from tasks.asked import period
 from tasks.letter_text import as_json, as_lines, group_of
 
 MANY = 1
@@ -57,7 +57,11 @@ def dead_list(
         if as_json_:
             output.data([as_json(bot, letter) for letter in found])
         else:
-            output.table(["LETTER", "WHEN", "HANDLER", "ID", "GROUP", "TRIES", "ERROR"], [_row(one) for one in found])
+            headers = ["LETTER", "WHEN", "HANDLER", "ID", "GROUP", "TRIES", "ERROR"]
+            if found:
+                output.table(headers, [_row(one) for one in found])
+            else:
+                output.note("no dead letter fits")
             if len(found) == limit:
                 output.note(f"only the newest {limit} are shown; --limit shows more")
     return 0
@@ -122,9 +126,8 @@ def dead_drop(
 def _filter(
     id: str, handler: str, group: str, since: str, until: str, error: str, limit: int
 ) -> DeadFilter:  # fmt: skip
-    now = system.now()
-    begin, end = parse_when(since, now) if since else 0.0, parse_when(until, now) if until else math.inf
-    return DeadFilter((), id, handler, group, error, begin, end, limit)
+    begin, end = period(since, until)
+    return DeadFilter((), id, handler, group, error, begin, end or math.inf, limit)
 
 
 def _chosen(bot: Runtime, names: Sequence[str], wanted: DeadFilter, all_: bool) -> list[DeadLetter]:
@@ -132,7 +135,9 @@ def _chosen(bot: Runtime, names: Sequence[str], wanted: DeadFilter, all_: bool) 
     filtered = replace(wanted, limit=0) != DeadFilter(limit=0)
     if bool(names) + (filtered or all_) != 1:
         raise typer.BadParameter(
-            "give letters by name, or --id, --handler, --group, --since, --until, --error or --all"
+            "give letters by name, or choose them by --id, --handler, --group, --since, --until, --error or --all; "
+            "e.g. --handler 'heartflow.*' --since 2h",
+            param_hint="LETTER",
         )
     if names:
         return list({letter.name: letter for letter in (revival.find(bot, name) for name in names)}.values())
@@ -147,7 +152,9 @@ def _agreed(what: str, found: Sequence[DeadLetter], names: Sequence[str], yes: b
     if yes or (names and len(found) <= MANY):
         return True
     if not sys.stdin.isatty():
-        raise typer.BadParameter(f"{len(found)} dead letters fit, and nobody can be asked here: add --yes")
+        raise typer.BadParameter(
+            f"{len(found)} dead letters fit, and nobody can be asked here: add --yes", param_hint="--yes"
+        )
     for letter in found[:10]:
         output.note(f"{letter.name}  {letter.handler}  {_short(letter.error)}")
     more = f" (10 of {len(found)} shown)" if len(found) > 10 else ""

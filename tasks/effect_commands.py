@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Annotated, Any
 
 import typer
@@ -11,11 +12,16 @@ from lumia.cli import output
 from lumia.cli.opened import opened
 from lumia.marks import command
 from lumia.settling import settle_done, settle_failed, shown
+from tasks.asked import run_named
+
+NAME = re.compile(r"\d+:.+", re.DOTALL)
 
 
 @command("effects list", help="List the effects of a run, or all that are held and have no result.")
 def effects_list(
-    run: Annotated[str, typer.Argument(metavar="[RUN]", help="A run's id; all held ones without it.")] = "",
+    run: Annotated[
+        str, typer.Argument(metavar="[RUN]", help="A run's id or its beginning; all held ones without it.")
+    ] = "",
     limit: Annotated[int, typer.Option("--limit", min=1, help="At most so many.")] = 100,
     as_json: Annotated[bool, typer.Option("--json", help="JSON for a machine.")] = False,
 ) -> int:
@@ -24,6 +30,7 @@ def effects_list(
     Example: lumia effects list 01m7zv0k3q8r2s5t6v7w8x
     """
     with opened() as bot:
+        run = run_named(bot, run) if run else ""
         found: list[dict[str, Any]] = [
             {"run": run_id, "effect": name, "state": record.state, "policy": record.policy, "value": shown(bot, record)}
             for run_id, name, record in bot.transport.effects(run, limit)
@@ -50,12 +57,21 @@ def effects_settle(
     Example: lumia effects settle 01m7zv0k3q8r2s5t6v7w8x 0:charge --done '{"receipt": 17}'
     """
     if (done is None) is not failed:
-        raise typer.BadParameter("say one of --done JSON (it was made) and --failed (it was not)")
+        raise typer.BadParameter(
+            "say one of --done JSON (it was made) and --failed (it was not); e.g. --done '{\"receipt\": 17}'",
+            param_hint="--done",
+        )
+    if not NAME.fullmatch(effect):
+        raise typer.BadParameter(
+            f"{effect!r} is no STEP:KEY, e.g. 0:charge; see `lumia effects list`", param_hint="STEP:KEY"
+        )
+    value = None if done is None else _value(done)
     with opened() as bot:
+        run = run_named(bot, run)
         if done is None:
             settle_failed(bot, run, effect)
         else:
-            settle_done(bot, run, effect, _value(done))
+            settle_done(bot, run, effect, value)
     output.note(f"{effect} of {run} is settled as {'failed' if failed else 'done'}; retry its dead letter to go on")
     return 0
 
@@ -64,7 +80,9 @@ def _value(text: str) -> Any:
     try:
         return json.loads(text)
     except ValueError as error:
-        raise typer.BadParameter(f"--done takes JSON, e.g. '{{\"receipt\": 17}}' or null: {error}") from None
+        raise typer.BadParameter(
+            f"it takes JSON, e.g. '{{\"receipt\": 17}}' or null: {error}", param_hint="--done"
+        ) from None
 
 
 def _short(value: Any) -> str:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -14,17 +15,19 @@ import typer
 
 from lumia import paths
 from lumia.cli import output
-from lumia.cli.when import parse_when
-from lumia.errors import LumiaError, RootNotFoundError, UnknownRunError, WhenError
+from lumia.errors import LumiaError, RootNotFoundError, UnknownRunError
 from lumia.history import RunFilter, RunSummary
 from lumia.lookup import Found, Lookup
 from lumia.marks import command
+from tasks.asked import period
 from tasks.history import StreamHistory
 
 if TYPE_CHECKING:
     from lumia.exports import Export
+    from lumia.journal import JournalEntry
     from lumia.runtime import Runtime
 
+CURSOR = re.compile(r"\d{1,19}(-\d{1,19})?|\$")
 IMPORTS = Path("data") / "imports"
 BUS = 1000
 """Trees of the bus that are passed over at most where they are not listed."""
@@ -132,14 +135,8 @@ def runs_command(
 def _wanted(id: str, group: str, outcome: str, since: str, until: str, limit: int, *, trees: bool = False) -> RunFilter:
     if outcome and outcome not in OUTCOMES:
         raise typer.BadParameter(f"{outcome!r} is none of {', '.join(OUTCOMES)}", param_hint="--outcome")
-    return RunFilter((), id, group, outcome, _when(since, "--since"), _when(until, "--until"), limit, trees=trees)
-
-
-def _when(text: str, option: str) -> float:
-    try:
-        return parse_when(text, time.time()) if text else 0.0
-    except WhenError as error:
-        raise typer.BadParameter(str(error), param_hint=option) from None
+    begin, end = period(since, until)
+    return RunFilter((), id, group, outcome, begin, end, limit, trees=trees)
 
 
 def _packed(run: RunSummary) -> dict[str, Any]:
@@ -170,10 +167,12 @@ def export_command(
     until: Until = "",
     limit: Annotated[int, typer.Option(min=1, max=MOST, help="How many trees at most.")] = 1000,
     blobs: Annotated[bool, typer.Option("--blobs", help="Include the media that messages refer to.")] = False,
+    redact: Annotated[bool, typer.Option("--redact", help="Take secrets out of what runs began with.")] = False,
 ) -> int:
     """Write whole run trees as compressed JSON lines: `lumia trace`, `runs` and `replay` read the file with --file.
 
-    It holds messages and replies as they were: treat it like the chats themselves.
+    It holds messages and replies as they were: treat it like the chats themselves. Passwords and tokens in what a run
+    began with are in it, too, unless --redact takes them out, by key and by value.
 
     Example: lumia journal export incident.jsonl.gz --group 7 --since 2h
     """
@@ -185,10 +184,12 @@ def export_command(
         roots = _roots(source.lookup, runs, wanted)
         if not roots:
             raise UnknownRunError("no run matches, so there is nothing to export; `lumia runs` lists what there is")
-        writer = Writer(Path(file), _header(source.bot, wanted, blobs))
+        writer = Writer(Path(file), _header(source.bot, wanted, blobs, redact))
         try:
-            trees = (source.lookup.history.entries(root) for root in _counted(roots, "exported"))
-            number = write(writer, trees, _blob_of(source.bot) if blobs else None)
+            trees = (source.lookup.entries(root) for root in _counted(roots, "exported"))
+            number = write(
+                writer, _redacted(source.bot, trees) if redact else trees, _blob_of(source.bot) if blobs else None
+            )
             writer.close()
         except BaseException:
             writer.abandon()
@@ -203,7 +204,14 @@ def _roots(lookup: Lookup, runs: tuple[str, ...], wanted: RunFilter) -> list[str
     return list(dict.fromkeys(run.root_id for run in lookup.history.find(wanted)))
 
 
-def _header(bot: Runtime, wanted: RunFilter, blobs: bool) -> Any:
+def _redacted(bot: Runtime, trees: Iterable[list[JournalEntry]]) -> Iterator[list[JournalEntry]]:
+    from lumia.redaction import cleaned_entry
+
+    for entries in trees:
+        yield [cleaned_entry(entry, bot.redact, bot.secret) for entry in entries]
+
+
+def _header(bot: Runtime, wanted: RunFilter, blobs: bool, redact: bool) -> Any:
     from lumia import __version__
     from lumia.exports import Header, fingerprint
 
@@ -211,7 +219,7 @@ def _header(bot: Runtime, wanted: RunFilter, blobs: bool) -> Any:
     table = bot.transport.routes()
     plugins = dict(table.plugins) if table else {}
     return Header(bot.config.core.bot.name, __version__, time.time(), wanted.since, wanted.until,
-                  fingerprint(bot.secret), plugins, blobs)  # fmt: skip
+                  fingerprint(bot.secret), plugins, blobs, redact)  # fmt: skip
 
 
 def _blob_of(bot: Runtime) -> Any:
@@ -265,6 +273,8 @@ def import_command(
     target.chmod(0o600)
     trees = {entry.root_id for entry in export.entries}
     _warn_of_secret(root, export)
+    if export.header.redacted:
+        output.note("secrets were taken out of what its runs began with: a replay says where that may matter")
     if as_json:
         about = {"trees": len(trees), "entries": len(export.entries), "blobs": len(export.blobs)}
         output.data({"name": kept, "path": str(target), **about, "header": asdict(export.header)})
@@ -294,6 +304,8 @@ def tail_command(
 
     Example: lumia journal tail | jq -r 'select(.kind == "end") | .outcome'
     """
+    if after and not CURSOR.fullmatch(after):
+        raise typer.BadParameter(f"{after!r} is no cursor such as 0 or 1795329687540-0", param_hint="--after")
     with _source("") as source:
         assert source.bot is not None
         transport = source.bot.transport

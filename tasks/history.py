@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
+from lumia.dead import open_letters
 from lumia.history import RunFilter, RunSummary, Tally, chosen, matches, newest_first, root_of, trees
 from lumia.ids import LENGTH, id_time
 from lumia.journal import JournalEntry
@@ -51,14 +52,28 @@ class StreamHistory:
                 return found
         return self._newest(wanted)
 
-    def entries(self, root_id: str) -> list[JournalEntry]:
-        """Return every entry of the tree whose root is `root_id`, in the journal's order; empty when unknown."""
+    def entries(self, root_id: str, *, late: bool = False) -> list[JournalEntry]:
+        """Return every entry of the tree whose root is `root_id`, in the journal's order; empty when unknown.
+
+        late: reads on after its end until it is told what became of each of its dead letters, or until the newest one.
+        """
         made = id_time(root_id)
         for margin in MARGINS:
             found = list(self._tree(root_id, max(0.0, made - margin), made + margin))
             if found and found[0].kind == "start":
-                return found
+                return found + (self._later(found) if late else [])
         return list(self._tree(root_id, 0.0, math.inf))
+
+    def _later(self, found: list[JournalEntry]) -> list[JournalEntry]:
+        more: list[JournalEntry] = []
+        known, left, root = {entry.cursor for entry in found}, open_letters(found), root_of(found[0])
+        for entry in self._forward(found[-1].time) if left else ():
+            if root_of(entry) == root and entry.cursor not in known:
+                more.append(entry)
+                left = open_letters([*found, *more])
+                if not left:
+                    break
+        return more
 
     def _tree(self, root_id: str, first: float, last: float) -> Iterator[JournalEntry]:
         """Yield the tree's entries from `first` on up to its end; one that has not begun by `last` is not there."""

@@ -12,6 +12,7 @@ from lumia.cli import output
 from lumia.cli.opened import opened
 from lumia.lanes import LaneInfo, LaneReport
 from lumia.marks import command
+from tasks.asked import run_named
 
 
 @command("lanes", help="Show the lanes that are not idle: what runs, what waits, and for how long.")
@@ -49,7 +50,7 @@ def _totals(report: LaneReport) -> str:
 
 @command("cancel", help="End a run and the children that belong to it.")
 def cancel_command(
-    run: Annotated[str, typer.Argument(metavar="RUN", help="Its id, as `lumia start` and the journal show it.")],
+    run: Annotated[str, typer.Argument(metavar="RUN", help="Its id or the beginning of it, as `lumia runs` shows it.")],
     reason: Annotated[str, typer.Option("--reason", help="Why; stands in its record and in the journal.")] = (
         "cancelled by an operator"
     ),
@@ -59,11 +60,12 @@ def cancel_command(
     Example: lumia cancel 01m80qnqpe5dy6f0erqtqz --reason "wrong group"
     """
     with opened() as bot:
+        run = run_named(bot, run)
         done = bot.transport.cancel(run, reason)
         record = bot.transport.run(run)
     if not done:
         output.error(f"run {run} had ended before: {record.outcome if record else 'unknown'}")
         return 1
     ending = record is not None and record.state == "claimed"
-    output.note("it ends with the step that is being executed" if ending else "cancelled")
+    output.note(f"run {run}: {'it ends with the step that is being executed' if ending else 'cancelled'}")
     return 0

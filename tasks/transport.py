@@ -28,7 +28,7 @@ from lumia.errors import (
     UnknownRunError,
 )
 from lumia.history import History, MergedHistory
-from lumia.journal import JournalEntry, clean
+from lumia.journal import CANCEL, JournalEntry, clean
 from lumia.lanes import LaneReport, Rate, Verdict
 from lumia.ports import (
     ANY,
@@ -326,7 +326,13 @@ class RedisTransport(LedgerPort):
         answer = self.call("cancel", run_id, why, secrets.token_hex(8), keep, self.limits.journal_bytes)
         if answer == b"unknown":
             raise UnknownRunError(f"run {run_id} is unknown here, or ended longer ago than runs are kept")
-        return bool(answer != b"ended")
+        if answer == b"ended":
+            return False
+        record = self.run(run_id)
+        if record is not None:  # the script's own end of a run says why, not when that was asked for
+            told = JournalEntry(CANCEL, run_id, record.root_id, record.id, record.key, reason=why)
+            self.call("note", self.limits.journal_bytes, told.dump())
+        return True
 
     def lanes(self, pattern: str = "*", limit: int = 1000) -> LaneReport:
         """Return the lanes that are not idle and whose key matches, and the totals of all; read while they go on."""

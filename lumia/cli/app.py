@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 import typer
@@ -16,6 +17,8 @@ from lumia.cli.init import init
 from lumia.cli.plugins import plugins
 from lumia.cli.start import start
 
+ABOUT = " *"
+"""Ends a listed name that stands for a group of commands: its text tells what the group is for."""
 CORE: dict[str, Callable[..., None]] = {"handlers": handlers, "init": init, "plugins": plugins, "start": start}
 EPILOG = """\b
 Example:
@@ -43,8 +46,9 @@ def build(args: Sequence[str]) -> typer.Typer:
     app.callback()(_global_options)
     for name, function in CORE.items():
         app.command(name)(function)
-    contributed, problems = commands()
-    groups: dict[str, typer.Typer] = {}
+    listed, problems = commands()
+    contributed = [command for command in listed if not command.name.endswith(ABOUT)]
+    groups = _Groups({one.name.removesuffix(ABOUT): one.help for one in listed if one.name.endswith(ABOUT)})
     for command in contributed:
         problems += _mount(app, groups, command)
     known = {*CORE, *(command.name.partition(" ")[0] for command in contributed)}
@@ -80,7 +84,26 @@ def _global_options(
     """Build and run LLM chat bots as durable event functions."""
 
 
-def _mount(app: typer.Typer, groups: dict[str, typer.Typer], command: Contributed) -> list[str]:
+@dataclass
+class _Groups:
+    """The groups of commands, by path.
+
+    about: what the lists say of them: a line of help, then `Example: ` and lines of examples.
+    """
+
+    about: dict[str, str]
+    made: dict[str, typer.Typer] = field(default_factory=dict)
+
+    def make(self, path: str, first: str) -> typer.Typer:
+        """Make the group at `path`; first: a command in it, for its example when nothing is said of it."""
+        default = f"Commands that begin with `lumia {path}`. Example: lumia {path} {first} --help"
+        text, _, examples = self.about.get(path, default).partition(" Example: ")
+        lines = "\n".join(f"  {line}" for line in examples.splitlines())
+        self.made[path] = _group(text, epilog=f"\b\nExample:\n{lines}" if lines else "")
+        return self.made[path]
+
+
+def _mount(app: typer.Typer, groups: _Groups, command: Contributed) -> list[str]:
     """Mount `command` and return what hinders it."""
     parent, _, leaf = command.name.rpartition(" ")
     taken = (parent or leaf) in CORE
@@ -91,16 +114,14 @@ def _mount(app: typer.Typer, groups: dict[str, typer.Typer], command: Contribute
     return []
 
 
-def _parent(app: typer.Typer, groups: dict[str, typer.Typer], path: str, first: str) -> typer.Typer:
+def _parent(app: typer.Typer, groups: _Groups, path: str, first: str) -> typer.Typer:
     """Return the group at `path`, made when it is new; first: a command in it, for its example."""
     if not path:
         return app
-    if path not in groups:
+    if path not in groups.made:
         above, _, leaf = path.rpartition(" ")
-        example = f"\b\nExample:\n  lumia {path} {first} --help"
-        groups[path] = _group(f"Commands that begin with `lumia {path}`.", epilog=example)
-        _parent(app, groups, above, leaf).add_typer(groups[path], name=leaf)
-    return groups[path]
+        _parent(app, groups, above, leaf).add_typer(groups.make(path, first), name=leaf)
+    return groups.made[path]
 
 
 def _stand_in(command: Contributed) -> Any:

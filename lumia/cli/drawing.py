@@ -13,7 +13,8 @@ from datetime import datetime
 from typing import IO, TYPE_CHECKING
 
 from lumia.history import Usage
-from lumia.trace import Effect, Run, Step, Trace, Wait
+from lumia.journal import CANCEL
+from lumia.trace import Act, Effect, Run, Step, Trace, Wait
 from lumia.verdict import seconds, verdict
 
 if TYPE_CHECKING:
@@ -101,7 +102,20 @@ def headlines(trace: Trace) -> list[str]:
     run = trace.run
     began = datetime.fromtimestamp(trace.started).astimezone().strftime("%Y-%m-%d %H:%M:%S %Z")
     lasted = f"{seconds(trace.ms)}{'' if trace.ended else ' so far'}"
-    return [_joined(f"run {run.run_id}", run.id, run.key), _joined(began, lasted, price(trace.usage))]
+    retry = f"goes on from the dead letter of run {run.retry_of}" if run.retry_of else ""
+    lines = [_joined(f"run {run.run_id}", run.id, run.key), _joined(began, lasted, price(trace.usage)), retry]
+    acts = sorted(((act, one) for one in run.walk() for act in one.acts), key=lambda found: found[0].at)
+    return [*filter(None, lines), *(_act(trace, one, act) for act, one in acts)]
+
+
+def _act(trace: Trace, run: Run, act: Act) -> str:
+    """Tell what an operator did, with the day and time: it may have been long after the run."""
+    when = datetime.fromtimestamp(trace.started + act.at / 1000).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    whose = "" if run is trace.run else f" of run {run.run_id}"
+    if act.kind == CANCEL:
+        return f"end{whose} asked for at +{seconds(act.at)} ({when}): {act.reason}"
+    how = f"as run {act.run}" if act.run else act.reason
+    return f"dead letter{whose} at {act.handler} {act.kind} {when}: {how}".removesuffix(": ")
 
 
 def price(used: Usage) -> str:
@@ -161,7 +175,8 @@ def _wait(wait: Wait) -> Node:
 def _step(step: Step) -> Node:
     tries = f" ×{step.attempt}" if step.attempt > 1 else ""
     used = Usage(*(step.notes.get(name, 0) for name in ("tokens_in", "tokens_out", "cost")))
-    detail = _joined(step.reason, str(step.notes.get("model", "")), price(used) if not step.effects else "")
+    reason = step.reason if step.exact else _joined(step.reason, "began in this time")
+    detail = _joined(reason, str(step.notes.get("model", "")), price(used) if not step.effects else "")
     below = tuple(_effect(effect) for effect in step.effects)
     return Node(f"{step.handler}{tries}", Bar("handler", step.at, step.ms), step.outcome, detail, "", below)
 

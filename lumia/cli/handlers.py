@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
+from contextlib import redirect_stdout
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -32,7 +34,7 @@ def handlers(as_json: Annotated[bool, typer.Option("--json", help="Print a JSON 
     """
     from lumia.cli.opened import read_from_files
 
-    with read_from_files() as (_, table):
+    with redirect_stdout(sys.stderr), read_from_files() as (_, table):
         rows = [{column: getattr(route, column) for column in COLUMNS} for route in in_order(table.routes)]
     if as_json:
         output.data(rows)

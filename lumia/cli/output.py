@@ -50,12 +50,18 @@ def text(line: str) -> None:
 
 
 def table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Print aligned columns on stdout; the headers go to stderr, so a pipe gets the rows alone."""
+    """Print aligned columns on stdout, headers first and, on a terminal, in bold; `--json` is for scripts."""
     lines = [[str(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(headers, *lines, strict=True)]
-    note(_aligned(headers, widths), style="bold")
+    _headline(_aligned(headers, widths))
     for line in lines:
         text(_aligned(line, widths))
+
+
+def _headline(line: str) -> None:
+    from rich.console import Console
+
+    Console(highlight=False, soft_wrap=True).print(line, style="bold", markup=False)
 
 
 def _aligned(cells: Sequence[str], widths: Sequence[int]) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from contextlib import redirect_stdout
 from typing import Annotated, Any
 
 import typer
@@ -40,7 +42,7 @@ def listed() -> list[dict[str, Any]]:
 
     root = find_root()
     disabled = tuple(ConfigStore(root).core.plugins.disabled)
-    with output.quiet(), read_from_files() as (loaded, _):
+    with redirect_stdout(sys.stderr), output.quiet(), read_from_files() as (loaded, _):
         known = {name: plugin.version for name, plugin in loaded.plugins.items()}
         failed = {failure.name: failure for failure in loaded.failures}
     rows = []

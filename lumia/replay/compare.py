@@ -13,13 +13,14 @@ from lumia.journal import JournalEntry
 from lumia.outputs import start_digest, write_digest
 from lumia.ports import Commit, RunRequest, StoreOp
 from lumia.recording import Missed
+from lumia.redaction import cleaned_error
 from lumia.replay.difference import COST, DECISION, OUTPUT, RECORD, Difference
 from lumia.replay.records import RecordedRun, RecordedTree
 from lumia.replay.stage import is_other_call
 
 _ADDRESS = re.compile(r"0x[0-9a-f]{6,}")
 FIGURES = ("tokens_in", "tokens_out", "cost", "unpriced")
-NOT_NOTES = frozenset({"reads", "hidden", "trace", "cause", "gave", "box", "queued", "lost", "hold"})
+NOT_NOTES = frozenset({"reads", "hidden", "trace", "cause", "gave", "box", "queued", "lost", "hold", "redacted"})
 """Details of a step's entry that are no notes of its handler and no figures: of the record, or of circumstances."""
 
 Found = Iterator[tuple[str, str, Any, Any]]
@@ -140,8 +141,11 @@ def no_longer(miss: Missed) -> tuple[str, str, Any, Any]:
 
 
 def lasting(reason: str) -> str:
-    """Return a reason without addresses of objects, which differ from process to process."""
-    return _ADDRESS.sub("0x…", reason)
+    """Return a reason without addresses of objects, which differ from process to process, and without secrets.
+
+    A recorded one may hold secrets that are taken out of it by now.
+    """
+    return _ADDRESS.sub("0x…", cleaned_error(reason, str))
 
 
 def shown(wire: str) -> Any:

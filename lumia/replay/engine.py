@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
+from lumia.dead import RETRY
 from lumia.errors import StoreError
 from lumia.held import HANDLER
 from lumia.ids import child_id
@@ -18,8 +19,8 @@ from lumia.journal import JournalEntry
 from lumia.ports import Claim, Commit, RunRequest
 from lumia.replay import compare
 from lumia.replay.difference import DECISION, OUTPUT, RECORD, Difference, TreeReplay, Usage
-from lumia.replay.guard import alone
-from lumia.replay.records import RETRY, RecordedRun, RecordedTree, is_outside, numbered, readable, unusable
+from lumia.replay.guard import WRITE, alone, in_scratch
+from lumia.replay.records import RecordedRun, RecordedTree, is_outside, numbered, readable, unusable
 from lumia.replay.stage import OfflinePlayer, PinnedClock, StageTransport, nothing, staged
 from lumia.routes import Plan, RouteTable
 from lumia.runtime import Runtime
@@ -45,7 +46,7 @@ class Replayer:
     def ready(self) -> Iterator[Replayer]:
         """Make the stage the active bot of this block, which reaches nothing outside."""
         try:
-            with alone() as self.refused, self.bot.activated():
+            with alone() as self.refused, in_scratch(), self.bot.activated():
                 yield self
         finally:
             self.bot.close_loops()
@@ -58,7 +59,7 @@ class Replayer:
         if why or root is None:
             return done
         plan = self._plan(root)
-        if plan.steps and not root.box:
+        if plan.steps and not root.box and not (root.is_open and not root.tries):
             done.skipped = readable(root.box, self.bot.secret)
             return done
         todo = deque([_again(root, plan)])
@@ -189,7 +190,8 @@ class Scene:
         for miss in player.misses:
             self._note(claim, commit, *compare.missed(miss))
         for what in refused:
-            self._note(claim, commit, RECORD, what, None, "refused: a replay reaches nothing outside")
+            why = "writes nothing" if what.startswith(WRITE) else "reaches nothing outside"
+            self._note(claim, commit, RECORD, what, None, f"refused: a replay {why}")
         if (player.lacks or refused) and commit.record.outcome in ("failed", "retry"):
             self._parted = True
             self._note(claim, commit, DECISION, "outcome", entry.outcome if entry else None, UNREPLAYABLE)
@@ -209,7 +211,7 @@ class Scene:
                 self._note(claim, commit, *compare.no_longer(miss))
 
     def _note(self, claim: Claim, commit: Commit, kind: str, field: str, then: object, now: object) -> None:
-        inexact = self._player is not None and bool(self._player.inexact)
+        inexact = self._tree.is_redacted or (self._player is not None and bool(self._player.inexact))
         handler = commit.record.handler
         index = self._indexes.get(claim.step, claim.step)
         self._done.differences.append(
@@ -269,6 +271,12 @@ class Scene:
             if index not in reached:
                 for child in self._tree.caused_by(run.run_id, index):
                     self._whole(OUTPUT, "start", compare.started(child), None)
+        if run.redacted:
+            self._remark(
+                f"run {run.run_id}: secrets were taken out of its Box by the export; what hangs on them differs"
+            )
+        if run.lost:
+            self._remark(f"run {run.run_id}: {_lost(run.lost)}")
         if run.is_open:
             state = f"was cancelled: {run.reason}" if run.ended else "had not ended"
             self._remark(f"run {run.run_id} {state}; it is replayed as far as it went")
@@ -298,6 +306,11 @@ def _matched(plan: Plan, run: RecordedRun) -> dict[int, int]:
             left.remove(place)
             found[number] = place[1]
     return found
+
+
+def _lost(handlers: list[str]) -> str:
+    tries = "1 try" if len(handlers) == 1 else f"{len(handlers)} tries"
+    return f"passed over, since it ended without a commit: {tries} of {', '.join(dict.fromkeys(handlers))}"
 
 
 def _began(entry: JournalEntry) -> float:

@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from lumia.dead import RETRY, is_letter
 from lumia.errors import BoxError
 from lumia.history import box_of, position, root_of
-from lumia.journal import JournalEntry
+from lumia.journal import LOST, JournalEntry
 from lumia.recording import Recording
 
 OUTSIDE = re.compile(
@@ -17,14 +18,16 @@ OUTSIDE = re.compile(
     r"LumiaError: \S+ (?:ran longer than its|did not end within|was not begun: )"
 )
 """Reasons of tries that ended by an event from outside, such as a time limit: their handler is not run again."""
-RETRY = "retry/"
-"""Before the run whose dead letter was retried, in a run's cause."""
 NOT_HERE = "its Box is not in the journal (a live resource, or from before what is recorded)"
 
 
 @dataclass
 class RecordedRun:
-    """One run as it was. tries: the committed tries of each step, by the step's index; dead: steps given up."""
+    """One run as it was. tries: the committed tries of each step, by the step's index; dead: steps given up.
+
+    lost: the handlers of tries that ended without a commit, with their worker or since they hung. redacted: secrets
+    were taken out of the Box it began with when it was exported.
+    """
 
     run_id: str
     root_id: str
@@ -39,6 +42,8 @@ class RecordedRun:
     reason: str = ""
     tries: dict[int, list[JournalEntry]] = field(default_factory=dict)
     dead: set[int] = field(default_factory=set)
+    lost: list[str] = field(default_factory=list)
+    redacted: bool = False
 
     @property
     def is_open(self) -> bool:
@@ -54,13 +59,16 @@ class RecordedRun:
         """Take in one entry of the run."""
         self.id, self.key = self.id or entry.id, self.key or entry.key
         self.box = self.box or box_of(entry)
+        self.redacted = self.redacted or bool(entry.detail.get("redacted"))
         self.cause = self.cause or str(entry.detail.get("cause", ""))
         if entry.kind == "start":
             self.begun, self.flow = True, entry.flow or self.flow
         elif entry.kind == "end":
             self.ended, self.outcome, self.reason = True, entry.outcome, entry.reason
-        elif entry.kind == "dead":
+        elif is_letter(entry):
             self.dead.add(entry.step or 0)
+        elif entry.kind == "step" and entry.outcome == LOST:
+            self.lost.append(entry.handler)
         elif entry.kind == "step":
             self.tries.setdefault(entry.step or 0, []).append(entry)
 
@@ -77,6 +85,11 @@ class RecordedTree:
     def root(self) -> RecordedRun:
         """Return the run it began with."""
         return self.runs[self.root_id]
+
+    @property
+    def is_redacted(self) -> bool:
+        """Tell whether secrets were taken out of a Box of it."""
+        return any(run.redacted for run in self.runs.values())
 
     @property
     def origin(self) -> str:
@@ -137,7 +150,7 @@ def unusable(tree: RecordedTree, secret: bytes) -> str:
         return "its beginning is not in the journal"
     if not root.tries:
         if root.ended:
-            return "" if root.outcome == "done" else f"{root.outcome} before its first step"
+            return "" if root.outcome in ("done", "cancelled") else f"{root.outcome} before its first step"
         return "it has not begun yet"
     return readable(root.box, secret) or _lacking_origin(tree)
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import fields
-from typing import Any, NoReturn, Protocol
+from pathlib import Path
+from typing import Any, BinaryIO, NoReturn, Protocol
 
 from lumia.asyncloop import AsyncLoop
+from lumia.blobs import BlobRef, Blobs
 from lumia.box import Box
-from lumia.errors import ReplayError
+from lumia.errors import BlobError, ReplayError
 from lumia.history import MemoryHistory
 from lumia.ports import Claim, Commit, Health, Limits, StoreOp
 from lumia.recording import Missed, Player, Recording
@@ -151,6 +154,35 @@ class StageTransport:
         )
 
 
+class StageBlobs:
+    """The blobs of a bot, to which a replay adds none: those it makes stay in its own temporary folder."""
+
+    def __init__(self, blobs: Blobs) -> None:
+        self._blobs = blobs.at(touch=False)
+
+    @property
+    def _own(self) -> Blobs:
+        return self._blobs.at(Path(tempfile.gettempdir()) / "blobs")
+
+    def put(self, data: bytes, media_type: str) -> BlobRef:
+        """Return the reference of bytes."""
+        return self._own.put(data, media_type)
+
+    def get(self, ref: BlobRef | dict[str, Any] | str) -> bytes:
+        """Return the bytes of a reference."""
+        try:
+            return self._own.get(ref)
+        except BlobError:
+            return self._blobs.get(ref)
+
+    def open(self, ref: BlobRef | dict[str, Any] | str) -> BinaryIO:
+        """Open the bytes of a reference."""
+        try:
+            return self._own.open(ref)
+        except BlobError:
+            return self._blobs.open(ref)
+
+
 class StageRuntime(Runtime):
     """Today's code on the stage."""
 
@@ -170,6 +202,8 @@ def staged(bot: Runtime, transport: StageTransport, clock: PinnedClock) -> Stage
         "transport": transport, "clock": clock, "player": transport.player, "worker": "replay", "draining": False,
         "_table": None, "_loop": None, "_beside": None, "_lock": threading.Lock(),
     }  # fmt: skip
+    if bot.blobs is not None:
+        own["blobs"] = StageBlobs(bot.blobs)
     names = [item.name for item in fields(Runtime) if item.init and item.name not in own]
     return StageRuntime(**{name: getattr(bot, name) for name in names}, **own)
 

@@ -35,7 +35,7 @@ class ArchiveHistory:
         stored = (run for run in _stored(self._database, wanted) if run.root_id not in roots)
         return newest_first([*select(filed, wanted), *_first(stored, wanted.limit)])[: max(0, wanted.limit)]
 
-    def entries(self, root_id: str) -> list[JournalEntry]:
+    def entries(self, root_id: str, *, late: bool = False) -> list[JournalEntry]:
         """Return every archived entry of a tree, in the journal's order."""
         begun = id_time(root_id) * 1000
         found = [

@@ -18,24 +18,28 @@ end
 -- Count and tell a lost try: it is kept with the run for its dead letter, and stands in the journal.
 local COUNTER = {dead = 'D', overdue = 'O'}
 local TOLD = {dead = 'its worker died', overdue = 'hung: not done in time'}
-local function note_lost(id, worker, why)
-  local f = redis.call('HMGET', runkey(id), 'i', 'o', 'k', 'x', 'h', 'a', 'F')
+-- due: when the claim would have ended, from which follows when the try began.
+local function note_lost(id, worker, why, due)
+  local f = redis.call('HMGET', runkey(id), 'i', 'o', 'k', 'x', 'h', 'a', 'F', 'to', 'D')
+  local alone = tonumber(f[9] or 0) >= ALONE_AFTER and ALONE_START or 0
+  local lasted = math.max(0, now - (due - (f[8] or 0) - alone))
   local attempt, row = tonumber(f[6]) or 0, nil
   row = cjson.encode({attempt, now / 1000, worker, TOLD[why], 1})
   redis.call('HSET', runkey(id), 'F', f[7] and string.sub(f[7], 1, -2) .. ',' .. row .. ']' or '[' .. row .. ']')
   redis.call('HINCRBY', runkey(id), COUNTER[why], 1)
   note(limit, cjson.encode({n = 'step', r = id, o = f[2] or nil, i = f[1], k = f[3] or nil, x = tonumber(f[4]) or 0, h = f[5],
-    z = 'lost', y = TOLD[why], a = attempt, w = worker}))
+    z = 'lost', y = TOLD[why], a = attempt, w = worker, m = lasted}))
 end
 
 local function lost(id, worker, why)
+  local due = redis.call('ZSCORE', P .. 'claims', id)
   redis.call('ZREM', P .. 'claims', id)
   local f = redis.call('HMGET', runkey(id), 's', 'A', 'X')
   if f[1] ~= 'c' then return end
   tell(why == 'dead' and DEAD or OVERDUE, id .. ' ' .. worker .. ' ' .. why)
   if f[3] then return bury(id, 'cancelled', f[3], keep, limit) end
   if f[2] == '1' then return bury(id, 'failed', 'arc lost', keep, limit, ARC[why]) end
-  note_lost(id, worker, why)
+  note_lost(id, worker, why, due)
   push(id)
 end
 

@@ -14,6 +14,7 @@ from tasks.supervise.ports import is_free, owner
 from tasks.supervise.reported import reported
 from tasks.supervise.settings import Settings
 from tasks.supervise.state import UpState
+from tasks.supervise.versions import RESTART, outdated, running
 
 _PARTS = ("tasks", "handlers", "adapters")
 
@@ -24,7 +25,10 @@ def check_bot(base: Path, root: Path, settings: Settings, state: UpState | None)
     yield _root(root)
     yield _secret(root)
     yield from _ports(settings, state)
-    yield from _contents(base, root, reported(state.redis_url) if state is not None else [])
+    url = state.redis_url if state is not None else ""
+    yield from _contents(base, root, reported(url))
+    for text in outdated(base, root, running(url)):
+        yield risk("versions", text, RESTART)
 
 
 def _base(base: Path) -> Finding:
@@ -94,7 +98,7 @@ def _contents(base: Path, root: Path, seen: Sequence[str]) -> Iterator[Finding]:
     for text in report.plugin_warnings:
         yield risk("plugins", text, "see docs/plugins.md")
     if report.loaded:
-        yield ok("plugins", f"{len(report.loaded)} load: {', '.join(report.loaded)}")
+        yield ok("plugins", f"{len(report.loaded)} load from the files here: {', '.join(report.loaded)}")
     for text in report.models:
         yield risk("models", text, "see [models.<role>] in config/lumia.toml")
     if report.served:

@@ -831,3 +831,17 @@ def test_the_commit_is_what_the_journal_tells() -> None:
             ("test.chain_first", "next", 1), ("test.chain_second", "stop", 1),
         ]  # fmt: skip
         assert all(isinstance(entry, JournalEntry) and entry.worker == bot.runtime.worker for entry in steps)
+
+
+def test_what_an_exception_tells_of_secrets_is_hidden_in_journal_and_letter() -> None:
+    @lumia.pipe.on("in", retry=1)
+    def leaks(content: lumia.Box[Any]) -> None:
+        raise RuntimeError("login failed: password=hunter2 at https://bob:pw123@host/x")
+
+    with Bot(leaks) as bot:
+        bot.start("in", {})
+        (letter,) = bot.dead
+        told = [entry for entry in bot.transport.tail("0", 0, 100) if entry.kind in ("step", "end", "dead")]
+    texts = [letter.error, letter.trace, *(one.error for one in letter.history), *(entry.dump() for entry in told)]
+    assert all("hunter2" not in text and "pw123" not in text for text in texts)
+    assert "login failed: password=***" in letter.error

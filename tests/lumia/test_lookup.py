@@ -6,8 +6,10 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from lumia.dead import DeadFilter, DeadLetter
 from lumia.errors import UnknownRunError
 from lumia.history import MemoryHistory
+from lumia.journal import JournalEntry
 from lumia.lookup import Found, Lookup
 from lumia.ports import RunRecord
 from tests.support.stories import T0, Story, answered
@@ -18,12 +20,16 @@ class Records:
     """The records of runs that a transport would have."""
 
     runs: dict[str, RunRecord] = field(default_factory=dict)
+    letters: tuple[DeadLetter, ...] = ()
 
     def run(self, run_id: str) -> RunRecord | None:
         return self.runs.get(run_id)
 
     def lane_holder(self, key: str) -> str:
         return f"holder of {key}"
+
+    def dead(self, wanted: DeadFilter) -> list[DeadLetter]:
+        return [letter for letter in self.letters if wanted.names(letter.name) and wanted.matches(letter)]
 
 
 def record(run_id: str, state: str, box: str = "") -> RunRecord:
@@ -44,7 +50,7 @@ def test_the_beginning_that_a_whole_tree_shares_stands_for_its_root() -> None:
 def test_a_beginning_of_several_trees_is_refused_naming_them() -> None:
     story = Story()
     first, second = story.start(), story.start()
-    with pytest.raises(UnknownRunError, match=f"2 runs begin with .*{first}, {second}"):
+    with pytest.raises(UnknownRunError, match=f"2 runs begin with .*{second}, {first}"):
         Lookup(MemoryHistory(story.entries)).one(first[:9])
 
 
@@ -89,3 +95,30 @@ def test_the_newest_is_a_message_and_not_what_the_bus_tells_itself() -> None:
     lookup = Lookup(MemoryHistory(story.entries))
     assert lookup.newest()[0].root_id == run
     assert lookup.newest(2)[1].root_id != run
+
+
+class Forgetful(MemoryHistory):
+    """Tells what came long after a tree's end only when it is asked for it."""
+
+    def entries(self, root_id: str, *, late: bool = False) -> list[JournalEntry]:
+        found = super().entries(root_id)
+        return found if late else [entry for entry in found if entry.time < T0 + 60]
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_what_became_of_a_dead_letter_is_looked_for_once_it_is_gone(waits: bool) -> None:
+    story = Story()
+    run = story.start()
+    story.tell("dead", run, 900, step=0, handler="a.b", reason="no").end(run, 900, "failed")
+    story.tell("dead", run, 90_000, step=0, handler="a.b", outcome="dropped", reason="spam")
+    letter = DeadLetter(run, 0, "a.b", "msg", "", "no", 1, "", T0)
+    lookup = Lookup(Forgetful(story.entries), Records(letters=(letter,) * waits))
+    assert [act.kind for act in lookup.trace(lookup.one(run)).run.acts] == ["dropped"] * (not waits)
+
+
+def test_the_newest_is_a_run_of_the_bot_however_long_only_the_bus_has_spoken() -> None:
+    story = Story()
+    run = story.start("order")
+    for number in range(120):
+        story.start("bus.adapters.console.find_active", flow="event", ms=10_000 + number)
+    assert Lookup(MemoryHistory(story.entries)).newest()[0].root_id == run

@@ -10,8 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lumia import secrets
 from lumia.box import Box
-from lumia.redaction import HIDDEN, cleaned, cleaned_stored, cleaned_wire, shown
+from lumia.journal import JournalEntry
+from lumia.redaction import HIDDEN, cleaned, cleaned_entry, cleaned_error, cleaned_stored, cleaned_wire, shown
 
 SECRET = 'tops"ecret\\ü-4711'
 KEY = b"k" * 32
@@ -101,3 +103,58 @@ def test_a_box_is_shown_without_secrets_and_what_is_no_json_is_only_named() -> N
     assert (
         shown(Box.load(Box.any(Account("ann", SECRET)).dump(KEY), KEY), redact) == f"<{__name__}.Account, kept as dill>"
     )
+
+
+@pytest.mark.parametrize(
+    "text, bare",
+    [
+        ("login failed: password=hunter2", "login failed: password=***"),
+        ("token: abcdef, next", "token: ***, next"),
+        ('{"api_key": "k-1", "who": "ann"}', '{"api_key": ***, "who": "ann"}'),
+        ("got Authorization: Bearer abc.def", "got Authorization: ***"),
+        ("sent with Bearer abcdefghijklmnop", "sent with Bearer ***"),
+        ("GET https://bob:pw@host/x?token=abc&page=2", "GET https://bob:***@host/x?token=***&page=2"),
+        ("    login(user, password='hunter2')", "    login(user, password=***)"),
+        ("client_secret = swordfish\nnext line", "client_secret = ***\nnext line"),
+        ("used token: 512 of 1000", "used token: 512 of 1000"),
+        ("KeyError: 'password'", "KeyError: 'password'"),
+        ("SecretError: the file can't be read", "SecretError: the file can't be read"),
+        ("ValueError: no topic: tea", "ValueError: no topic: tea"),
+        ("bearer authentication failed", "bearer authentication failed"),
+        ("password_file=/etc/pw", "password_file=/etc/pw"),
+    ],
+)
+def test_an_errors_text_loses_what_is_named_as_a_secret(text: str, bare: str) -> None:
+    assert cleaned_error(text, lambda text: str(secrets.redact(text))) == bare
+
+
+@given(
+    st.sampled_from(["password", "api_key", "Authorization", "token", "db.passwd", "clientSecret"]),
+    st.sampled_from(["=", ": ", " = ", '="', "='", '": "']),
+    st.from_regex(r"[a-z]{3}[0-9a-z._/+-]{4,20}", fullmatch=True),
+    st.text(max_size=20),
+)
+def test_no_value_of_a_named_secret_comes_through(name: str, mark: str, value: str, before: str) -> None:
+    assert value not in cleaned_error(f"{before.replace(value, '')} {name}{mark}{value}", str)
+
+
+def entry(box: Box[Any], **fields: Any) -> JournalEntry:
+    return JournalEntry("step", "r1", detail={"box": box.dump(KEY)}, **fields)
+
+
+def test_an_exported_entry_loses_the_secrets_of_its_box_and_says_so() -> None:
+    box = Box.any({"text": "hi", "password": "hunter2"}, meta={"api_key": "k-1", "account": "a"})
+    found = cleaned_entry(entry(box, reason="password=hunter2"), redact, KEY)
+    kept = Box.load(found.detail["box"], KEY)
+    assert kept.into() == {"text": "hi", "password": HIDDEN} and dict(kept.meta) == {"api_key": HIDDEN, "account": "a"}
+    assert found.detail["redacted"] is True and found.reason == f"password={HIDDEN}"
+
+
+def test_an_exported_entry_without_secrets_stays_as_it_is() -> None:
+    plain = entry(Box.any({"text": "hi"}, meta={"account": "a"}), reason="too late")
+    assert cleaned_entry(plain, redact, KEY) == plain
+
+
+def test_an_exported_box_that_nobody_can_read_is_left_out() -> None:
+    other = JournalEntry("step", "r1", detail={"box": '{"d":"AA","s":"00"}'})
+    assert cleaned_entry(other, redact, KEY).detail == {"box": "", "redacted": True}

@@ -131,3 +131,42 @@ def test_a_tree_without_end_is_cut_in_depth_but_loses_no_run() -> None:
 def test_no_entries_make_no_trace() -> None:
     with pytest.raises(ValueError, match="at least one"):
         build([])
+
+
+def test_a_lost_try_is_drawn_from_where_it_could_begin() -> None:
+    story = Story()
+    run = story.start()
+    story.step(run, 0, "a.b", 8000, "lost", took=0.0, reason="its worker died")
+    story.step(run, 0, "a.b", 9000, "lost", took=0.0, attempt=2, reason="hung: not done in time")
+    story.step(run, 0, "a.b", 9030, took=10.0, attempt=3, queued=20.0).end(run, 9030)
+    steps = build(story.entries).run.steps
+    assert [(step.at, step.ms, step.exact) for step in steps] == [
+        (0.0, 8000.0, False), (8000.0, 1000.0, False), (9020.0, 10.0, True),
+    ]  # fmt: skip
+
+
+def test_a_lost_try_of_a_delayed_run_begins_after_the_delay() -> None:
+    story = Story()
+    run = story.start(delay=5.0)
+    story.step(run, 0, "a.b", 8000, "lost", took=0.0)
+    assert [(step.at, step.ms) for step in build(story.entries).run.steps] == [(5000.0, 3000.0)]
+
+
+def test_what_operators_did_is_told_with_its_time() -> None:
+    story = Story()
+    run = story.start()
+    story.tell("cancel", run, 500, reason="wrong group")
+    story.tell("dead", run, 900, step=0, handler="a.b", reason="ValueError: no").end(run, 900, "failed")
+    story.tell("dead", run, 7_200_900, step=0, handler="a.b", outcome="retried", reason="as run 01xyz")
+    told = build(story.entries)
+    assert [(act.kind, act.at, act.reason, act.run) for act in told.run.acts] == [
+        ("cancel", 500.0, "wrong group", ""), ("retried", 7_200_900.0, "", "01xyz"),
+    ]  # fmt: skip
+    assert (told.run.dead, told.ms, told.ended) == ("ValueError: no", 900.0, True)
+
+
+def test_a_retry_names_the_run_it_goes_on_from() -> None:
+    story = Story()
+    run = story.start()
+    story.step(run, 0, "a.b", 5, cause="retry/01abc").end(run, 5)
+    assert build(story.entries).run.retry_of == "01abc"

@@ -155,3 +155,13 @@ def test_there_is_a_verdict_on_whatever_the_journal_still_holds(kept: set[int]) 
 )  # fmt: skip
 def test_times_are_written_as_a_reader_likes_them(ms: float, text: str) -> None:
     assert seconds(ms) == text
+
+
+def test_a_try_that_only_tells_of_lost_ones_is_not_counted() -> None:
+    story = Story()
+    run = story.start()
+    for attempt in (1, 2):
+        story.step(run, 0, "a.b", attempt * 1000, "lost", took=0.0, attempt=attempt)
+    story.step(run, 0, "a.b", 2001, "failed", attempt=3, reason="hung: not done within its 3 s, tried 2 times")
+    story.end(run, 2001, "failed")
+    assert "a.b after 2 tries" in verdict(build(story.entries).run).text

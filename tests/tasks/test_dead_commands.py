@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 from collections.abc import Iterator
@@ -100,7 +101,8 @@ def test_letters_are_listed_newest_first_and_filtered(shop: Shop) -> None:
     shop.work()
     listed = shop.lumia("dead", "list")
     assert listed.exit_code == 0
-    assert [line.split()[0] for line in listed.stdout.splitlines()][1:] == [f"{bob}.0", f"{ann}.0"]
+    assert [line.split()[0] for line in listed.stdout.splitlines()][::2] == ["LETTER", f"{bob}.0"]
+    assert listed.stdout.splitlines()[3].startswith(f"{ann}.0 ")
     assert "the till is shut for bob" in listed.stdout and "group-ann" in listed.stdout
     assert [one["letter"] for one in shop.json("dead", "list", "--group", "group-ann")] == [f"{ann}.0"]
     assert [one["handler"] for one in shop.json("dead", "list", "--handler", "*.reads")] == ["shop.reads"]
@@ -173,3 +175,48 @@ def test_dropped_letters_are_gone_and_the_journal_has_the_reason(shop: Shop) -> 
 def test_every_command_shows_an_example(shop: Shop, words: str) -> None:
     shown = shop.lumia("dead", words, "--help")
     assert f"Example: lumia dead {words}" in " ".join(shown.stdout.split())
+
+
+def test_a_trace_tells_that_its_letter_was_retried_and_by_which_run(shop: Shop) -> None:
+    run = shop.order("ann")
+    shop.mend()
+    again = shop.lumia("dead", "retry", run).stdout.split()[1]
+    shop.work()
+    shown = shop.lumia("trace", run).stdout
+    assert f"; retried as run {again}" in shown.splitlines()[0]
+    assert re.search(rf"^dead letter at shop.pays retried [-\d]+ [:\d]+: as run {again}$", shown, re.MULTILINE)
+    assert f"goes on from the dead letter of run {run}" in shop.lumia("trace", again).stdout
+
+
+@pytest.mark.parametrize(
+    "words, option",
+    [
+        (("dead", "list", "--since", "nonsense"), "--since"),
+        (("dead", "list", "--since", "1h", "--until", "2h"), "--since"),
+        (("dead", "retry"), "LETTER"),
+        (("effects", "list", "nonsense"), "RUN"),
+        (("effects", "settle", "01m7zv0k3q8r2s5t6v7w8x", "charge", "--failed"), "STEP:KEY"),
+        (("effects", "settle", "01m7zv0k3q8r2s5t6v7w8x", "0:charge"), "--done"),
+        (("effects", "settle", "01m7zv0k3q8r2s5t6v7w8x", "0:charge", "--done", "{"), "--done"),
+    ],
+)
+def test_wrong_usage_names_the_option_and_shows_an_example(shop: Shop, words: tuple[str, ...], option: str) -> None:
+    done = shop.lumia(*words)
+    assert done.exit_code == 2
+    assert f"Invalid value for {option}" in done.output and re.search("e\\.g\\.|such as", done.output)
+
+
+@pytest.mark.parametrize("command, rest", [("list", ()), ("settle", ("0:charge", "--failed"))])
+def test_effects_of_a_run_that_is_not_known_are_not_found(shop: Shop, command: str, rest: tuple[str, ...]) -> None:
+    with pytest.raises(LumiaError, match="lumia runs"):
+        raise shop.lumia("effects", command, "01m7zv0k3q8r2s5t6v7w8x", *rest).exception or AssertionError
+
+
+def test_an_export_holds_secrets_unless_they_are_taken_out(shop: Shop, tmp_path: Path) -> None:
+    run = shop.order("ann", password="hunter2")
+    for name, options in (("whole", ()), ("clean", ("--redact",))):
+        file = tmp_path / f"{name}.jsonl.gz"
+        assert shop.lumia("journal", "export", str(file), run, *options).exit_code == 0
+        assert ("hunter2" in gzip.decompress(file.read_bytes()).decode()) is (name == "whole")
+    assert shop.lumia("journal", "import", str(tmp_path / "clean.jsonl.gz")).exit_code == 0
+    assert run in shop.lumia("trace", run, "--file", "clean").stdout

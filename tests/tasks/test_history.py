@@ -158,6 +158,17 @@ def test_a_dead_letter_noted_after_the_end_belongs_to_the_tree(redis: Any) -> No
     assert journal.history.find(RunFilter(outcome="dead"))[0].dead
 
 
+def test_what_became_of_a_dead_letter_long_after_is_read_only_when_asked_for(redis: Any) -> None:
+    journal = Journal(redis, "late")
+    root = run(1, 0)
+    journal.put(0, *life(root, outcome="failed"), JournalEntry("dead", root, root_id=root, step=0))
+    for number in range(2, 1200):
+        journal.put(number * 100, *life(run(number, number * 100)))
+    journal.put(200_000, JournalEntry("dead", root, root_id=root, step=0, outcome="retried", reason="as run x"))
+    assert journal.history.entries(root)[-1].outcome == ""
+    assert journal.history.entries(root, late=True)[-1].reason == "as run x"
+
+
 MOMENTS = st.lists(st.tuples(st.integers(0, 20), st.integers(0, 2), st.sampled_from(["done", "failed"])), max_size=12)
 
 

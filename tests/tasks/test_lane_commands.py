@@ -57,12 +57,23 @@ def test_lanes_tells_who_runs_who_waits_and_what_has_become_of_others(transport:
 def test_cancel_ends_a_run_once_and_says_when_it_had_ended(transport: RedisTransport, lumia: Any) -> None:
     run = transport.start([request(key="k")])[0].run_id
     done = lumia("cancel", run, "--reason", "wrong group")
-    assert (done.returncode, done.stderr.strip()) == (0, "cancelled")
+    assert (done.returncode, done.stderr.strip()) == (0, f"run {run}: cancelled")
     assert transport.run(run).reason == "wrong group"  # type: ignore[union-attr]
     again = lumia("cancel", run)
     assert again.returncode == 1 and "had ended before: cancelled" in again.stderr
-    unknown = lumia("cancel", "nobody")
-    assert unknown.returncode == 1 and "is unknown here" in unknown.stderr
+    unknown = lumia("cancel", "01m7zv0k3q8r2s5t6v7w8x")
+    assert unknown.returncode == 1 and "`lumia runs`" in unknown.stderr
+    no_id = lumia("cancel", "nobody")
+    assert no_id.returncode == 2 and "Invalid value for RUN" in no_id.stderr and "01m7zv0k3q" in no_id.stderr
+
+
+def test_cancel_takes_the_beginning_of_an_id_that_fits_one_run(transport: RedisTransport, lumia: Any) -> None:
+    first, second = (transport.start([request(key="k")])[0].run_id for _ in range(2))
+    both = next(first[:end] for end in range(len(first), 0, -1) if second.startswith(first[:end]))
+    several = lumia("cancel", both)
+    assert several.returncode == 1 and first in several.stderr and second in several.stderr
+    assert lumia("cancel", second[: len(both) + 1]).returncode == 0
+    assert [transport.run(run).outcome for run in (first, second)] == ["", "cancelled"]  # type: ignore[union-attr]
 
 
 def test_cancel_says_that_a_step_is_being_executed(transport: RedisTransport, lumia: Any) -> None:
@@ -76,3 +87,14 @@ def test_a_cancel_that_is_sent_again_after_a_lost_reply_answers_the_same(transpo
     answers = [transport.call("cancel", run, "enough", "call 1", 60_000, 1000) for _ in range(2)]
     assert answers == [b"cancelled", b"cancelled"]
     assert transport.call("cancel", run, "enough", "call 2", 60_000, 1000) == b"ended"
+
+
+def test_a_trace_tells_that_an_end_was_asked_for_while_its_step_still_runs(
+    transport: RedisTransport, lumia: Any
+) -> None:
+    run = transport.start([request()])[0].run_id
+    claimed(transport)
+    lumia("cancel", run, "--reason", "wrong group")
+    told = json.loads(lumia("trace", run, "--json").stdout)
+    assert [(act["kind"], act["reason"]) for act in told["run"]["acts"]] == [("cancel", "wrong group")]
+    assert "its end is asked for" in told["verdict"]

@@ -75,9 +75,10 @@ def test_every_contributed_command_has_help_with_an_example(cli: Cli) -> None:
     listed, problems = commands()
     assert not problems
     for command in listed:
-        done = cli(*command.name.split(), "--help")
+        words = command.name.removesuffix(" *").split()  # a group's own text is listed as `dead *`
+        done = cli(*words, "--help")
         assert (done.code, "Example:" in done.out) == (0, True), (command, done)
-        assert f"lumia {command.name}" in done.out
+        assert f"lumia {' '.join(words)}" in done.out
 
 
 def test_an_expected_error_is_one_line_and_debug_shows_its_traceback(cli: Cli) -> None:

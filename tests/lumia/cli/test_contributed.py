@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from tests.lumia.cli.conftest import Cli
 
 TOOLS = """
@@ -133,4 +135,23 @@ def test_the_backends_list_names_exactly_the_functions_it_marks() -> None:
     from lumia.paths import base
 
     marked = {mark.id for mark, _ in marks_of(tasks.commands) if mark.kind == "command"}
-    assert set(json.loads((base() / "tasks" / "commands.json").read_text())) == marked
+    listed = json.loads((base() / "tasks" / "commands.json").read_text())
+    assert {name for name in listed if not name.endswith(" *")} == marked
+    groups = {name.rpartition(" ")[0] for name in marked if " " in name}
+    assert {name.removesuffix(" *") for name in listed if name.endswith(" *")} == groups
+
+
+@pytest.mark.parametrize("group", ["dead", "effects", "journal", "worker"])
+def test_the_help_of_a_group_says_what_it_is_for_and_shows_an_example(cli: Cli, group: str) -> None:
+    shown = cli(group, "--help").out
+    assert "Commands that begin with" not in shown
+    assert f"Example:\n    lumia {group} " in shown
+
+
+def test_a_plugin_says_what_its_group_of_commands_is_for(cli: Cli) -> None:
+    code = 'import lumia\n\n@lumia.command("tally keep")\ndef keep() -> int:\n    return 0\n'
+    about = {"tally *": "Counts of names. Example: lumia tally keep ann", "tally keep": "Keep one."}
+    cli.plugin("tally", code, commands=about)
+    shown = cli("tally", "--help").out
+    assert "Counts of names." in shown and "Example:\n    lumia tally keep ann" in shown and "*" not in shown
+    assert cli("tally", "keep").code == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from itertools import pairwise
 
 import pytest
@@ -77,3 +78,14 @@ def test_a_scale_begins_at_zero_and_fits(span: float, width: int) -> None:
 def _ms(mark: str) -> float:
     number, _, unit = mark.strip().partition(" ")
     return float(number) * {"": 1, "ms": 1, "s": 1000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}[unit]
+
+
+def test_what_operators_did_stands_above_the_tree() -> None:
+    story = Story()
+    run = story.start()
+    story.tell("cancel", run, 500, reason="wrong group")
+    story.tell("dead", run, 900, step=0, handler="a.b", reason="no").end(run, 900, "failed")
+    story.tell("dead", run, 90_000, step=0, handler="a.b", outcome="retried", reason="as run 01xyz")
+    shown = "\n".join(lines(120, story))
+    assert "end asked for at +500 ms (" in shown and "): wrong group" in shown
+    assert re.search(r"^dead letter at a.b retried 2023-11-\d\d [\d:]+: as run 01xyz$", shown, re.MULTILINE)

@@ -43,8 +43,8 @@ def test_it_lists_the_first_party_handlers_too(cli: Cli) -> None:
 
 def test_the_table_on_stdout_has_one_line_for_each_route(cli: Cli) -> None:
     done = cli("handlers")
-    assert done.code == 0
-    assert len(done.out.splitlines()) == len(cli("handlers", "--json").json)
+    assert done.code == 0 and done.out.startswith("kind ")
+    assert len(done.out.splitlines()) == 1 + len(cli("handlers", "--json").json)
 
 
 def test_a_broken_plugin_is_named_with_its_line_and_leaves_the_others(cli: Cli) -> None:
@@ -54,3 +54,9 @@ def test_a_broken_plugin_is_named_with_its_line_and_leaves_the_others(cli: Cli) 
     assert done.code == 0
     assert "good.brew" in done.out
     assert "plugins/broken/plugin.py:3" in done.err
+
+
+def test_what_a_plugin_prints_while_it_is_imported_stays_out_of_the_json(cli: Cli) -> None:
+    cli.plugin("chatty", f'print("hello there")\n{CODE}')
+    assert [row["handler"] for row in cli("handlers", "--json").json if row["id"] == "tea"] == ["chatty.brew"]
+    assert any(row["name"] == "chatty" for row in cli("plugins", "--json").json)

@@ -52,6 +52,11 @@ def _flaky(tag: str, tries: int) -> str:
     return "at last"
 
 
+def _limit(name: str) -> None:
+    found = [lumia.limit(name, lumia.Rate(1, per=60.0)) for _ in range(3)]
+    lumia.utils.stop(f"{[(bool(one), one.wait) for one in found]}")
+
+
 def _fail_until(box: Any, content: Any, tries: int) -> None:
     lumia.store.set("flaky", lumia.effect("flaky", _flaky, content["tag"], tries))
 
@@ -67,6 +72,7 @@ ACTIONS: dict[str, Callable[..., Any]] = {
     "read": lambda box, content, key: lumia.annotate(read=lumia.store.get(key)),
     "incr": lambda box, content, key: lumia.annotate(sum=lumia.store.incr(key)),
     "append": lambda box, content, key, value: lumia.store.append(key, value, keep=3),
+    "limit": lambda box, content, name: _limit(name),
     "put": lambda box, content, field: lumia.store.put("fields", field, lumia.system.now()),
     "effect": _effect,
     "effect caught": _effect_caught,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,8 @@ from hypothesis import strategies as st
 
 import lumia
 from lumia import revival
+from lumia.journal import JournalEntry
+from lumia.redaction import cleaned_entry
 from lumia.replay import recorded
 from tests.lumia.replay import scripted
 from tests.lumia.replay.scripted import replayed, told, trees
@@ -298,6 +301,101 @@ def test_tries_that_were_lost_with_their_worker_use_up_no_try_in_a_replay_either
         ]
         (done,) = replayed(recorded(entries), bot)
     assert (done.differences, done.steps) == ([], 4)
+
+
+def test_tries_that_the_journal_tells_as_lost_are_passed_over_and_noted() -> None:
+    with scripted.bot() as bot:
+        bot.start("said", {"tag": "lost", "first": [["fail until", 2], ["next"]]})
+        bot.settle(30)
+        entries: list[JournalEntry] = []
+        for entry in scripted.journal(bot):
+            mine = entry.kind in ("step", "effect") and entry.handler == "test.first"
+            if mine and entry.kind == "step" and entry.attempt == 1:
+                lost = scripted.changed(entry, outcome="lost", reason="its worker died", ms=0.0, detail={})
+                entries += [lost, scripted.changed(lost, attempt=2, reason="hung: not done in time")]
+            entries.append(scripted.changed(entry, attempt=entry.attempt + 2) if mine else entry)
+        (done,) = replayed(recorded(entries), bot)
+    assert (done.differences, done.skipped, done.steps) == ([], "", 2)
+    assert any("ended without a commit: 2 tries of test.first" in note for note in done.notes)
+
+
+def test_a_run_that_was_cancelled_while_it_waited_replays_without_a_difference() -> None:
+    with scripted.bot() as bot:
+        run = lumia.pipe.start("said", lumia.Box.any({"first": [["next"]]}))
+        bot.transport.cancel(run, "wrong group")
+        (done,) = replayed(trees(bot), bot)
+    assert (done.differences, done.skipped, done.runs, done.steps) == ([], "", 1, 0)
+    assert "was cancelled: wrong group" in done.notes[0]
+
+
+def test_a_limit_answers_in_a_replay_as_it_did() -> None:
+    with scripted.bot() as bot:
+        for _ in range(2):
+            bot.start("said", {"first": [["limit", "mails"]]})
+            bot.settle(30)
+        reasons = [entry.reason for entry in scripted.journal(bot) if entry.kind == "step"]
+        found = replayed(trees(bot), bot)
+        assert [one.differences for one in found] == [[], []]
+        assert "True" in reasons[0] and "True" not in reasons[1]
+
+
+def test_a_limit_that_was_not_asked_for_then_is_not_asked_now() -> None:
+    @lumia.pipe.on("said")
+    def first(box: lumia.Box[Any]) -> None:
+        if asks:
+            lumia.limit("mails", lumia.Rate(1, per=60.0))
+
+    asks: list[int] = []
+    with scripted.bot(first) as bot:
+        bot.start("said", {})
+        found = trees(bot)
+        asks.append(1)
+        (done,) = replayed(found, bot)
+    assert ("not recorded", "limit mails") in [(one.kind, one.field) for one in done.differences]
+
+
+def test_a_file_that_a_handler_writes_by_itself_is_refused_and_named(tmp_path: Path) -> None:
+    @lumia.pipe.on("said", retry=1)
+    def first(box: lumia.Box[Any]) -> None:
+        with (tmp_path / "log").open("a") as file:
+            file.write("said")
+
+    with scripted.bot(first) as bot:
+        bot.start("said", {})
+        (done,) = replayed(trees(bot), bot)
+    assert (tmp_path / "log").read_text() == "said"
+    assert (done.differences[0].kind, done.differences[0].field) == ("not recorded", f"write {tmp_path / 'log'}")
+    assert done.differences[0].replayed == "refused: a replay writes nothing"
+
+
+def test_a_blob_that_a_handler_keeps_is_not_kept_by_a_replay() -> None:
+    @lumia.pipe.on("said")
+    def first(box: lumia.Box[Any]) -> None:
+        ref = lumia.blobs.put(b"hello", "text/plain")
+        lumia.utils.stop(f"{lumia.blobs.get(ref)!r} {lumia.blobs.get(box.into())!r}")
+
+    with scripted.bot(first) as bot:
+        assert bot.runtime.blobs is not None
+        bot.start("said", bot.runtime.blobs.put(b"sent", "text/plain").digest)
+        folder = bot.runtime.blobs._folder
+        kept = sorted((path, path.stat().st_mtime_ns) for path in folder.rglob("*"))
+        (done,) = replayed(trees(bot), bot)
+        assert done.differences == []
+        assert sorted((path, path.stat().st_mtime_ns) for path in folder.rglob("*")) == kept
+
+
+def test_a_redacted_export_is_replayed_and_says_where_that_matters() -> None:
+    @lumia.pipe.on("said")
+    def first(box: lumia.Box[Any]) -> None:
+        lumia.utils.stop(f"{box.into()['password'] == 'hunter2'}")
+
+    with scripted.bot(first) as bot:
+        bot.start("said", {"password": "hunter2"})
+        secret = bot.runtime.secret
+        entries = [cleaned_entry(entry, bot.runtime.redact, secret) for entry in scripted.journal(bot)]
+        (done,) = replayed(recorded(entries), bot)
+    assert [(one.field, one.inexact) for one in done.differences] == [("reason", True)]
+    assert "secrets were taken out of its Box" in done.notes[0]
 
 
 def test_a_retried_dead_letter_goes_on_from_the_effects_of_its_first_run() -> None:

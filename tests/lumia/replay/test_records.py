@@ -52,8 +52,8 @@ def test_what_is_missing_of_a_tree_is_named() -> None:
     assert unusable(begun, b"s") == "it has not begun yet"
     (headless,) = recorded(story()[1:9])
     assert unusable(headless, b"s") == "its beginning is not in the journal"
-    (waiting,) = recorded([entry("start"), entry("end", outcome="cancelled")])
-    assert unusable(waiting, b"s") == "cancelled before its first step"
+    (waiting,) = recorded([entry("start"), entry("end", outcome="stopped")])
+    assert unusable(waiting, b"s") == "stopped before its first step"
     (damaged,) = recorded([entry("start"), entry("step", step=0, detail={"box": '{"d":"AA","s":"00"}'})])
     assert unusable(damaged, b"s").startswith("its Box can't be read here: ")
 
