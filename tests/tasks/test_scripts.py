@@ -398,7 +398,7 @@ def test_a_run_that_is_cancelled_while_it_is_handed_back_tells_its_end(transport
     assert transport.cancel(run, "enough")
     transport.commit(claim, done(claim, "handback"))
     entries = transport.tail("0", 0, 9)
-    assert [(entry.kind, entry.outcome) for entry in entries] == [("start", ""), ("end", "cancelled")]
+    assert [(entry.kind, entry.outcome) for entry in entries] == [("start", ""), ("cancel", ""), ("end", "cancelled")]
     assert "box" in entries[-1].detail
 
 
