@@ -31,6 +31,13 @@ local function note_lost(id, worker, why, due)
     z = 'lost', y = TOLD[why], a = attempt, w = worker, m = lasted}))
 end
 
+-- Push what had its turn before ahead of everything that waits, as age.lua does: it has waited long enough.
+local function push_ahead(id)
+  local priority = tonumber(redis.call('HGET', runkey(id), 'p') or NORMAL)
+  if priority ~= AGED then redis.call('HSET', runkey(id), 'p', AGED, 'P', priority) end
+  push(id)
+end
+
 local function lost(id, worker, why)
   local due = redis.call('ZSCORE', P .. 'claims', id)
   redis.call('ZREM', P .. 'claims', id)
@@ -40,7 +47,7 @@ local function lost(id, worker, why)
   if f[3] then return bury(id, 'cancelled', f[3], keep, limit) end
   if f[2] == '1' then return bury(id, 'failed', 'arc lost', keep, limit, ARC[why]) end
   note_lost(id, worker, why, due)
-  push(id)
+  push_ahead(id)
 end
 
 -- The names of the messages in a list, as far as they can be looked through in one go.
@@ -91,7 +98,7 @@ for i = 6, #ARGV do
       local id, step, seq = string.match(member, '^(.*)%.(%d+)%.(%d+)$')
       local f = redis.call('HMGET', runkey(id), 's', 'x', 'q')
       if f[1] == 'q' and (f[2] or '0') == step and f[3] == seq then
-        push(id)
+        push_ahead(id)
         tell(VANISHED, id .. ' - vanished')
       end
     end

@@ -131,7 +131,7 @@ def test_among_copies_what_has_vanished_is_found_all_the_same_and_once(transport
     copy_youngest_to_tail(transport)
     assert [reap(transport, -1)[2] for _ in range(5)] == [0, 1, 0, 0, 0]
     assert newest(transport) and transport.run(lost).state == "queued"  # type: ignore[union-attr]
-    assert transport.redis.llen("default:3") == 6
+    assert (transport.redis.llen("default:3"), transport.redis.llen("default:-1")) == (5, 1)
 
 
 def test_a_process_that_ends_pushes_what_it_had_popped_at_once(transport: RedisTransport) -> None:
@@ -235,3 +235,16 @@ def test_a_letter_comes_back_as_it_was_written(field: str) -> None:
                           history=(Failure(1, 2.5, "w", "e", True),))  # fmt: skip
         one = replace(base, **{field: text})  # type: ignore[arg-type]
         assert DeadLetter.from_dict(json.loads(letters.packed(one))) == one
+
+
+def test_what_was_lost_goes_ahead_of_everything_that_waits(transport: RedisTransport) -> None:
+    lost = transport.start([request(priority=6)])[0].run_id
+    claimed(transport, "default:6")
+    urgent = transport.start([request(priority=0)])[0].run_id
+    for _ in range(3):
+        transport.start([request()])
+    die(transport)
+    again = claimed(transport)
+    assert (again.run_id, again.priority) == (lost, 6), "it keeps its own priority"
+    follower = transport.commit(again, done(again, "end", batch=True))
+    assert follower is not None and follower.run_id == urgent

@@ -52,9 +52,9 @@ def request(run_id: str = "", **options: Any) -> RunRequest:
 
 
 def popped(transport: RedisTransport, list_: str = "default:3") -> tuple[str, int, int]:
-    """Pop the oldest message the way kombu does and return its arguments."""
+    """Pop the oldest message the way kombu does and return its arguments; what goes ahead of all others comes first."""
     redis: Any = transport.redis
-    envelope = json.loads(redis.rpop(list_))
+    envelope = json.loads(redis.rpop("default:-1") or redis.rpop(list_))
     assert envelope["headers"]["task"] == "lumia.step"
     run, step, seq = json.loads(envelope["body"])[0]
     return run, step, seq
@@ -62,7 +62,7 @@ def popped(transport: RedisTransport, list_: str = "default:3") -> tuple[str, in
 
 def newest(transport: RedisTransport) -> Any:
     redis: Any = transport.redis
-    return json.loads(redis.lindex("default:3", -1))
+    return json.loads(redis.lindex("default:-1", -1) or redis.lindex("default:3", -1))
 
 
 def claimed(transport: RedisTransport, list_: str = "default:3") -> Claim:
