@@ -6,13 +6,15 @@ system-wide monotonic clock, which all processes of a machine share.
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
 START, END, RAISED = "s", "e", "x"
+_TAKEN_BACK = re.compile(r"requeued: run (\S+) [^\s:]+:(\d+):\S+ dead")
 SLACK_SECONDS = 0.5
 """How late a death may have been noticed."""
 WINDOW_SECONDS = 60.0
@@ -60,31 +62,53 @@ def _line(text: str) -> Line:
     return Line(kind, float(at), int(pid), run_id, int(step), handler)
 
 
-def recoveries(lines: Sequence[Line], deaths: Iterable[Death]) -> list[float]:
-    """Return, per claim that a killed process held, the seconds until its run was in progress again elsewhere."""
-    by_run = _grouped(lines)
+def holders(logs: Path) -> dict[str, set[int]]:
+    """Return the processes that held a claim of a run when they died, as the reapers' logs tell, by run."""
+    found: dict[str, set[int]] = defaultdict(set)
+    for log in logs.glob("*.log"):
+        for run_id, pid in _TAKEN_BACK.findall(log.read_text(errors="replace")):
+            found[run_id].add(int(pid))
+    return found
+
+
+def recoveries(
+    lines: Sequence[Line], deaths: Iterable[Death], held: Mapping[str, Collection[int]] | None = None
+) -> list[float]:
+    """Return, per claim that a killed process held, the seconds until its run was in progress again elsewhere.
+
+    held: who held a claim of a run when it died, also without having begun its step. Where such a process had taken the
+    run over and was killed in turn, one recovery ends there and the next one begins.
+    """
+    by_run, held, died = _grouped(lines), held or {}, [death for death in deaths if death.kill]
     runs_of: dict[int, set[str]] = defaultdict(set)
     for line in lines:
         runs_of[line.pid].add(line.run_id)
+    for run_id, pids in held.items():
+        for pid in pids:
+            runs_of[pid].add(run_id)
     found = []
-    for death in deaths:
-        for run_id in runs_of[death.pid] if death.kill else ():
-            seconds = _recovery(by_run[run_id], death)
+    for death in died:
+        for run_id in runs_of[death.pid]:
+            mine = held.get(run_id, ())
+            ends = [other.at for other in died if other.pid in mine and other.at > death.at]
+            seconds = _recovery(by_run[run_id], death, min(ends, default=None), known=death.pid in mine)
             found += [] if seconds is None else [seconds]
     return found
 
 
-def _recovery(lines: Sequence[Line], death: Death) -> float | None:
+def _recovery(lines: Sequence[Line], death: Death, next_death: float | None, *, known: bool) -> float | None:
     """Return the seconds; None when the process held no claim: a step that ended and is not run again was committed."""
     before = [line for line in lines if line.at <= death.at]
     last = before[-1] if before else None
-    if last is None or last.pid != death.pid:
+    if not known and (last is None or last.pid != death.pid):
         return None
     later = (line for line in lines if line.kind == START and line.at > death.at and line.pid != death.pid)
     again = next(later, None)
-    if again is None or (last.kind != START and again.step != last.step) or again.at - death.at > WINDOW_SECONDS:
+    if again is None or again.at - death.at > WINDOW_SECONDS:
         return None
-    return again.at - death.at
+    if not known and last is not None and last.kind != START and again.step != last.step:
+        return None
+    return min(again.at, next_death or again.at) - death.at
 
 
 def rerun(lines: Sequence[Line], deaths: Iterable[Death], freezes: Iterable[Freeze]) -> list[tuple[Line, Line]]:

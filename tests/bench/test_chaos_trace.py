@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bench.chaos.trace import Death, Freeze, Line, percentile, read, recoveries, rerun
+from bench.chaos.trace import Death, Freeze, Line, holders, percentile, read, recoveries, rerun
 
-OLD, NEW = 10, 20
+OLD, MIDDLE, NEW = 10, 15, 20
 
 
 def line(kind: str, at: float, pid: int, step: int = 0, run: str = "r") -> Line:
@@ -59,3 +59,14 @@ def test_lines_are_read_back_in_order_of_time(tmp_path: Path) -> None:
 def test_percentiles_are_of_the_nearest_rank() -> None:
     values = [float(n) for n in range(1, 101)]
     assert (percentile(values, 0.5), percentile(values, 0.99), percentile([], 0.99)) == (51.0, 100.0, 0.0)
+
+
+def test_a_run_whose_rescuer_is_killed_before_it_begins_has_two_recoveries(tmp_path: Path) -> None:
+    lines = [line("s", 1.0, OLD), line("s", 16.0, NEW)]
+    (tmp_path / "w1.log").write_text(
+        f"[2026: WARNING] requeued: run r vm:{OLD}:651c dead\n[2026: WARNING] requeued: run r vm:{MIDDLE}:a587 dead\n"
+    )
+    deaths = [Death(OLD, 2.0), Death(MIDDLE, 7.5)]
+    assert recoveries(lines, deaths) == [14.0]
+    assert holders(tmp_path) == {"r": {OLD, MIDDLE}}
+    assert recoveries(lines, deaths, holders(tmp_path)) == [5.5, 8.5]
