@@ -18,7 +18,7 @@ from tasks.transport import RedisTransport
 from tasks.watch import Watch, leave_to_be_replaced
 
 BEAT_SECONDS = 1.0
-TTL_SECONDS = 5.0
+TTL_SECONDS = 4.0
 GRACE_SECONDS = 2.0
 REAP_SECONDS = 1.0
 LEASE_SECONDS = 0.9
