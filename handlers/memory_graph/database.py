@@ -97,8 +97,8 @@ class Database:
 
         if not self.url:
             raise DatabaseAwayError(
-                "the memory has no database: start one with `lumia up`, or set LUMIA_DATABASE_URL to a PostgreSQL 15 or "
-                "newer with pgvector"
+                "the memory has no database: start one with `lumia up`, or set LUMIA_DATABASE_URL to a PostgreSQL "
+                "15 or newer with pgvector"
             )
         try:
             return psycopg.connect(**self._options())
@@ -146,7 +146,7 @@ class Database:
         try:
             with _limited(connection, self.limit):
                 self._make_ready(connection)
-                _register(connection)
+                register(connection)
         except BaseException:
             with suppress(Exception):
                 connection.close()
@@ -214,7 +214,8 @@ def explained(error: BaseException, url: str) -> MemoryUnavailableError:
     )
 
 
-def _register(connection: psycopg.Connection[Any]) -> None:
+def register(connection: psycopg.Connection[Any]) -> None:
+    """Teach a connection to take arrays as vectors, and to give them."""
     from pgvector.psycopg import register_vector
 
     register_vector(connection)

@@ -46,7 +46,7 @@ def claim_active(
         row = connection.execute(
             "INSERT INTO memory_embedders (model, dimension, state, calibration) VALUES (%s, %s, 'active', %s) "
             "ON CONFLICT DO NOTHING RETURNING id",
-            (model, dimension, _json(calibration)),
+            (model, dimension, as_json(calibration)),
         ).fetchone()
         return int(row[0]) if row else claim_active(connection, model, dimension, calibration)
     if (active.model, active.dimension) != (model, dimension):
@@ -57,7 +57,8 @@ def claim_active(
     return active.id
 
 
-def _json(calibration: Calibration) -> Any:
+def as_json(calibration: Calibration) -> Any:
+    """Return a calibration as a database takes it."""
     from psycopg.types.json import Jsonb
 
     return Jsonb(asdict(calibration))
