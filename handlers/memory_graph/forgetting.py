@@ -214,7 +214,7 @@ def pin(connection: psycopg.Connection[Any], scope: Scope, id: str, *, pinned: b
 def restore(connection: psycopg.Connection[Any], scope: Scope, batch: str) -> Forgotten:
     """Bring back what went as `batch` from `scope`; returns what came back.
 
-    What was made anew meanwhile (a topic of the same name, say) stays as it is, and what hung on the old one hangs on it.
+    What was made anew meanwhile (a topic of the same name, say) stays as it is, and takes what hung on the old one.
     """
     number = scopes.ids(connection, [scope]).get(scope)
     if number is None:

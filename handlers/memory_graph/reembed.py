@@ -1,7 +1,7 @@
 """Changing the embedder: every text is embedded anew beside its old vector, then both change places at once.
 
-While it goes on the bot reads and writes with the old model; what it writes is picked up. It can be killed at any time and
-goes on where it was. Every column of type vector whose comment says `embeds COLUMN` takes part.
+While it goes on the bot reads and writes with the old model; what it writes is picked up. It can be killed at any time
+and goes on where it was. Every column of type vector whose comment says `embeds COLUMN` takes part.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def _alone(connection: psycopg.Connection[Any]) -> bool:
 def _begin(connection: psycopg.Connection[Any], embedder: Embedder) -> list[_Column]:
     if not 1 <= embedder.dimension <= MAX_DIMENSION:
         raise EmbedderError(
-            f"{embedder.model} makes vectors of {embedder.dimension} numbers, and at most {MAX_DIMENSION} can be indexed; "
+            f"{embedder.model} makes vectors of {embedder.dimension} numbers, at most {MAX_DIMENSION} can be indexed; "
             "ask it for fewer dimensions, or take another model"
         )
     following = next((one for one in stored(connection) if one.state == NEXT), None)

@@ -2,8 +2,8 @@
 
 The order is the same for everyone: make the scopes, lock them by number, claim the writes, then topics, instances,
 mentions, edges, terms, people and totals. So writers of one scope follow each other and those of different scopes can't
-wait for each other in a circle. Times are seconds since 1970. `terms` counts the lexical terms of a text, `topics` names
-what it is about with weights in [0, 1], the main one first.
+wait for each other in a circle. Times are seconds since 1970. `terms` counts the lexical terms of a text, `topics`
+names what it is about with weights in [0, 1], the main one first.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import lumia
 from . import graph, people, scopes
 from .content import fitted, hash_of
 from .errors import EmbedderError
+from .graph import ACTIVE_EMBEDDER
 from .types import Embedded, Observed, Origin, Scope
 
 if TYPE_CHECKING:
@@ -46,11 +47,11 @@ _SOURCES = """
 SELECT i.scope_id, i.kind, i.source, i.id FROM memory_instances i
 JOIN unnest(%s::int[], %s::text[], %s::text[]) AS w (scope_id, kind, source) USING (scope_id, kind, source)
 """
-_INSERT = """
+_INSERT = f"""
 INSERT INTO memory_instances (id, topic_id, content, content_embedding, importance, created_at, last_accessed, metadata,
     scope_id, seq, kind, hash, length, embedder_id, source, run_id, message_ids)
 SELECT id, topic_id, content, vector, importance, to_timestamp(at), to_timestamp(%(now)s), metadata,
-    scope_id, seq, kind, hash, length, %(embedder)s, source, run_id,
+    scope_id, seq, kind, hash, length, {ACTIVE_EMBEDDER}, source, run_id,
     ARRAY(SELECT jsonb_array_elements_text(messages))
 FROM unnest(%(ids)s::text[], %(topics)s::text[], %(contents)s::text[], %(vectors)b::vector[], %(importances)s::float8[],
     %(times)s::float8[], %(metadata)s::jsonb[], %(scopes)s::int[], %(seqs)s::bigint[], %(kinds)s::text[],
@@ -169,7 +170,7 @@ def claim(
 
     Another id than the given one means that the write was made before.
     """
-    first = {}
+    first: dict[tuple[str, int, int], tuple[str, int, str]] = {}
     for origin, kind, scope_id, id in origins:
         first.setdefault(origin.key, (kind, scope_id, id))
     keys = sorted(first)
