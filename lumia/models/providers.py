@@ -11,7 +11,7 @@ from typing import Any
 
 from genai_prices import calc_price
 from pydantic_ai import Agent, NativeOutput, PromptedOutput, UserError
-from pydantic_ai.embeddings import Embedder, EmbeddingModel, EmbeddingResult, infer_embedding_model
+from pydantic_ai.embeddings import Embedder, EmbeddingModel, EmbeddingResult, EmbedInputType, infer_embedding_model
 from pydantic_ai.exceptions import (
     ModelAPIError,
     ModelConnectionError,
@@ -203,7 +203,11 @@ def _sum(prices: Sequence[float | None]) -> float | None:
 
 
 async def embed(
-    model: EmbeddingModel, candidate: Candidate, texts: Sequence[str], settings: Mapping[str, Any]
+    model: EmbeddingModel,
+    candidate: Candidate,
+    texts: Sequence[str],
+    input_type: EmbedInputType,
+    settings: Mapping[str, Any],
 ) -> Embedded:
     """Return the vectors of one embedding model for `texts`, asked in batches."""
     embedder = Embedder(model)
@@ -213,7 +217,7 @@ async def embed(
         # An empty input is refused by most servers; a blank one has the same meaning.
         batch = [text or " " for text in texts[start : start + _EMBED_BATCH]]
         options: Any = dict(settings)
-        result = await embedder.embed(batch, input_type="document", settings=options)
+        result = await embedder.embed(batch, input_type=input_type, settings=options)
         if len(result.embeddings) != len(batch):
             raise BadAnswerError(f"{len(result.embeddings)} vectors came back for {len(batch)} texts")
         vectors.extend(result.embeddings)
