@@ -49,7 +49,8 @@ async def aembed(texts: Sequence[str], *, query: bool = False) -> list[list[floa
 
     rows: list[list[float]] = []
     for batch in _batches(texts):
-        rows.extend(await asyncio.wrap_future(_submit(batch, query)))
+        made: list[list[float]] = await asyncio.wrap_future(_submit(batch, query))
+        rows.extend(made)
     return rows
 
 

@@ -7,11 +7,11 @@ import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal
 
 from genai_prices import calc_price
 from pydantic_ai import Agent, NativeOutput, PromptedOutput, UserError
-from pydantic_ai.embeddings import Embedder, EmbeddingModel, EmbeddingResult, EmbedInputType, infer_embedding_model
+from pydantic_ai.embeddings import Embedder, EmbeddingModel, EmbeddingResult, infer_embedding_model
 from pydantic_ai.exceptions import (
     ModelAPIError,
     ModelConnectionError,
@@ -206,7 +206,7 @@ async def embed(
     model: EmbeddingModel,
     candidate: Candidate,
     texts: Sequence[str],
-    input_type: EmbedInputType,
+    input_type: Literal["document", "query"],
     settings: Mapping[str, Any],
 ) -> Embedded:
     """Return the vectors of one embedding model for `texts`, asked in batches."""
