@@ -42,7 +42,8 @@ a an the i we you he she they it me us my our your let's lets let will shall wou
 to at on in for of and or this that next coming evening morning afternoon night noon still please up with about so
 going gonna plan planned have has had remember don't forget not by o'clock pm am um uhr le la el los las un una
 der die das ein eine wir ich im nous je à au y de en
-我 你 您 他 她 们 的 了 吗 呢 吧 在 要 和 跟 一 起 上 下 早 晚 中 午 点 今 明 后 天 日 一起 早上 晚上 中午 上午 下午 我们 你们
+我 你 您 他 她 们 的 了 吗 呢 吧 在 要 和 跟 一 起 上 下 早 晚 中 午 点 今 明 后 天 日
+一起 早上 晚上 中午 上午 下午 我们 你们
 は が を に で と の も ます
 """
 _FILLERS = frozenset(texts.stem(word) for word in _FILLER_WORDS.split())
