@@ -14,7 +14,7 @@ import lumia
 
 from . import migrations
 from .embedders import claim_active
-from .errors import DatabaseAwayError, ExtensionError, MemoryUnavailableError, ReadOnlyError, SchemaError
+from .errors import DatabaseAwayError, EmbedderError, ExtensionError, MemoryUnavailableError, ReadOnlyError, SchemaError
 from .types import Calibration
 
 if TYPE_CHECKING:
@@ -76,12 +76,13 @@ class Database:
             with _limited(connection, self.limit), connection.transaction():
                 yield connection
         except psycopg.Error as error:
+            problem = explained(error, self.url)
+            if isinstance(problem, (EmbedderError, SchemaError)):
+                self._ready = False  # somebody changed the tables: the next use looks at them again
+                self.close()
+            raise problem from error
+        finally:
             self._given_back(connection)
-            raise explained(error, self.url) from error
-        except BaseException:
-            self._given_back(connection)
-            raise
-        self._given_back(connection)
 
     def prepare(self) -> None:
         """Make the tables if need be and check them; raises what `transaction` raises."""
@@ -97,8 +98,8 @@ class Database:
 
         if not self.url:
             raise DatabaseAwayError(
-                "the memory has no database: start one with `lumia up`, or set LUMIA_DATABASE_URL to a PostgreSQL 15 or "
-                "newer with pgvector"
+                "the memory has no database: start one with `lumia up`, or set LUMIA_DATABASE_URL to a PostgreSQL "
+                "15 or newer with pgvector"
             )
         try:
             return psycopg.connect(**self._options())
@@ -146,7 +147,7 @@ class Database:
         try:
             with _limited(connection, self.limit):
                 self._make_ready(connection)
-                _register(connection)
+                register(connection)
         except BaseException:
             with suppress(Exception):
                 connection.close()
@@ -207,6 +208,11 @@ def explained(error: BaseException, url: str) -> MemoryUnavailableError:
         return SchemaError(
             f"this account may not do that in the memory's database: {line}; grant it CREATE and USAGE on the schema"
         )
+    if "dimensions" in line or (isinstance(error, errors.NotNullViolation) and "embedder_id" in line):
+        return EmbedderError(
+            f"the memory's vectors are another embedder's now ({line}); restart the worker with the configured embedder, "
+            "or run `lumia memory rebuild`"
+        )
     if isinstance(error, errors.DataException):
         return SchemaError(f"the memory's database refuses a value: {line}; run `lumia doctor`")
     return DatabaseAwayError(
@@ -214,7 +220,8 @@ def explained(error: BaseException, url: str) -> MemoryUnavailableError:
     )
 
 
-def _register(connection: psycopg.Connection[Any]) -> None:
+def register(connection: psycopg.Connection[Any]) -> None:
+    """Teach a connection to take arrays as vectors, and to give them."""
     from pgvector.psycopg import register_vector
 
     register_vector(connection)

@@ -30,7 +30,10 @@ def stored(connection: psycopg.Connection[Any]) -> list[Stored]:
     rows = connection.execute(
         "SELECT id, model, dimension, state, calibration FROM memory_embedders ORDER BY state, id"
     ).fetchall()
-    return [Stored(*row[:4], Calibration(**row[4]) if row[4] else Calibration()) for row in rows]
+    return [
+        Stored(id, model, dimension, state, Calibration(**calibration) if calibration else Calibration())
+        for id, model, dimension, state, calibration in rows
+    ]
 
 
 def claim_active(
@@ -46,7 +49,7 @@ def claim_active(
         row = connection.execute(
             "INSERT INTO memory_embedders (model, dimension, state, calibration) VALUES (%s, %s, 'active', %s) "
             "ON CONFLICT DO NOTHING RETURNING id",
-            (model, dimension, _json(calibration)),
+            (model, dimension, as_json(calibration)),
         ).fetchone()
         return int(row[0]) if row else claim_active(connection, model, dimension, calibration)
     if (active.model, active.dimension) != (model, dimension):
@@ -57,7 +60,8 @@ def claim_active(
     return active.id
 
 
-def _json(calibration: Calibration) -> Any:
+def as_json(calibration: Calibration) -> Any:
+    """Return a calibration as a database takes it."""
     from psycopg.types.json import Jsonb
 
     return Jsonb(asdict(calibration))
