@@ -1,7 +1,7 @@
 """Files as the knowledge base takes them: read, told apart, and cut into chunks that can be found and cited.
 
-Text, Markdown and PDF. A chunk ends where a section or a page, a paragraph or a sentence ends; the next one of its section
-begins with the last sentence of the one before, so that what stands on a border is found as well.
+Text, Markdown and PDF. A chunk ends where a section or a page, a paragraph or a sentence ends; the next one of its
+section begins with the last sentence of the one before, so that what stands on a border is found as well.
 """
 
 from __future__ import annotations
