@@ -65,7 +65,7 @@ def findings(plugins: PluginSet) -> Iterator[tuple[str, Finding]]:
         try:
             found = list(_each(handler.fn()))
         except Exception as error:
-            found = [risk(f"{handler.name} can't be checked: {error or type(error).__name__}", "see docs/plugins.md")]
+            found = [risk(f"{handler.name} can't be checked: {str(error) or type(error).__name__}", "see docs/plugins.md")]
         yield from ((handler.mark.id, one) for one in found)
 
 

@@ -24,7 +24,7 @@ MAX_TOPICS = 16
 _PAIRED = 6
 """The weightiest topics of a text, which are linked with each other: at most 15 pairs."""
 ACTIVE_EMBEDDER = "(SELECT id FROM memory_embedders WHERE id = %(embedder)s AND state = 'active')"
-"""NULL, which no row takes, once the embedder was changed: a vector of the old one is never written as the new one's."""
+"""NULL, which no row takes, once the embedder was changed: no vector of the old one is written as the new one's."""
 _TOUCH = f"""
 UPDATE memory_topics t SET mentions = t.mentions + w.mentions,
     strength = least(1, {sql_strength("t")} + {GAIN}),

@@ -28,7 +28,7 @@ def ids(connection: psycopg.Connection[Any], scopes: Iterable[Scope]) -> dict[Sc
 
 
 def visible(connection: psycopg.Connection[Any], scope: Scope) -> list[int]:
-    """Return the numbers of the scopes a reader in `scope` may see, as far as they exist: its own and the whole bot's."""
+    """Return the numbers of the scopes a reader in `scope` may see, if they exist: its own and the whole bot's."""
     return sorted(ids(connection, {scope, Scope(scope.bot)}).values())
 
 
