@@ -239,8 +239,7 @@ def found_for(query: str, chat: str, sender_id: str | None, top_k: int) -> Recal
     vector = work.embedder.query(text)
     scope, now = engine.scope(chat), lumia.system.now()
     with work.database.transaction() as connection:
-        known = people.names(connection, scope)
-        return recall.recall(connection, scope, text, vector, sender=sender_id, people=known, top_k=top_k, now=now)
+        return recall.recall(connection, scope, text, vector, sender=sender_id, top_k=top_k, now=now)
 
 
 def _recall(query: str, chat: str, sender_id: str | None, top_k: int) -> dict[str, Any]:
