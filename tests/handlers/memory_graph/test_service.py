@@ -181,7 +181,7 @@ def test_the_tool_answers_as_the_specification_says(bot: Bot) -> None:
 )
 def test_the_tool_refuses_another_input(given: dict[str, Any], said: str) -> None:
     with pytest.raises(lumia.errors.PayloadError, match=said):
-        module("service").memory_query(given, memory=memory())
+        module("service").memory_query(given, memory=module("service").Memory())
 
 
 # --- strengthening
