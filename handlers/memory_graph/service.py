@@ -54,6 +54,7 @@ class RecalledInstance:
     score: float
     reasons: tuple[str, ...] = ()
     message_ids: tuple[str, ...] = ()
+    topic_id: str = ""
 
 
 @dataclass(frozen=True)
@@ -119,12 +120,13 @@ class Memory:
     def used(self, chat: str, recollection: Recollection | Iterable[RecalledInstance]) -> None:
         """Note in a step that this stood in its prompt: once the step has committed, its strength grows, once per run.
 
-        It goes through an event, so a step that fails strengthens nothing and nobody waits for the database.
+        Instances strengthen their topic, too. It goes through an event, so a step that fails strengthens nothing and
+        nobody waits for the database.
         """
-        if isinstance(recollection, Recollection):
-            topics, instances = [one.id for one in recollection.topics], [one.id for one in recollection.instances]
-        else:
-            topics, instances = [], [one.id for one in recollection]
+        shown = list(recollection.instances if isinstance(recollection, Recollection) else recollection)
+        named = [one.id for one in recollection.topics] if isinstance(recollection, Recollection) else []
+        topics = sorted({*named, *(one.topic_id for one in shown if one.topic_id)})
+        instances = [one.id for one in shown]
         if not topics and not instances:
             return
         run_id, step = lumia.context.origin()
@@ -223,7 +225,7 @@ def as_json(found: Recalled) -> dict[str, Any]:
         RecalledInstance(
             one.instance.id, one.instance.kind, one.instance.content, one.instance.sender, one.instance.sender_name,
             one.instance.created_at, round(one.score, 4), tuple(reason.part for reason in one.reasons),
-            one.instance.message_ids,
+            one.instance.message_ids, one.instance.topic_id or "",
         )
         for one in found.instances
     ]  # fmt: skip
