@@ -1,7 +1,7 @@
 """Files as the knowledge base takes them: read, told apart, and cut into chunks that can be found and cited.
 
-Text, Markdown and PDF. A chunk ends where a section, a paragraph or a sentence ends; the next one of its section begins
-with the last sentence of the one before, so that what stands on a border is found as well.
+Text, Markdown and PDF. A chunk ends where a section or a page, a paragraph or a sentence ends; the next one of its
+section begins with the last sentence of the one before, so that what stands on a border is found as well.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Chunk:
-    """What is embedded and found. number: within the document, from 1; page: where it begins."""
+    """What is embedded and found. number: within the document, from 1; page: of a PDF."""
 
     number: int
     text: str
@@ -86,9 +86,9 @@ def read(path: Path) -> Document:
 def chunks(document: Document) -> list[Chunk]:
     """Return the chunks of a document, in its order."""
     found: list[Chunk] = []
-    for heading, section in _sections(document.blocks):
-        for text, page in _packed(section):
-            found.append(Chunk(len(found) + 1, text, heading[:_SHOWN_HEADING], page))
+    for section in _sections(document.blocks):
+        heading, page = section[0].heading[:_SHOWN_HEADING], section[0].page
+        found += [Chunk(len(found) + number, text, heading, page) for number, text in enumerate(_packed(section), 1)]
     return found
 
 
@@ -136,7 +136,7 @@ def _text(path: Path, raw: bytes) -> str:
     except UnicodeDecodeError:
         pass
     text = _decoded(path, raw, "gb18030")  # Chinese text from Windows
-    if len(_CJK.findall(text)) * 4 < len(text):
+    if len(_CJK.findall(text)) * 5 < 2 * len("".join(text.split())):
         raise KnowledgeError(f"{path}: neither UTF-8 nor another text this can read; save it as UTF-8")
     return _clean(text)
 
@@ -200,50 +200,43 @@ def _pdf(path: Path, raw: bytes) -> Iterator[Block]:
 # --- cutting
 
 
-def _sections(blocks: Iterable[Block]) -> Iterator[tuple[str, list[Block]]]:
+def _sections(blocks: Iterable[Block]) -> Iterator[list[Block]]:
+    """Yield what stands under one heading, and on one page, so that a chunk can be cited exactly."""
     section: list[Block] = []
     for block in blocks:
-        if section and block.heading != section[0].heading:
-            yield section[0].heading, section
+        if section and (block.heading, block.page) != (section[0].heading, section[0].page):
+            yield section
             section = []
         section.append(block)
     if section:
-        yield section[0].heading, section
+        yield section
 
 
-def _packed(section: list[Block]) -> Iterator[tuple[str, int | None]]:
-    """Yield texts of at most `CHUNK_WEIGHT`, each with the page it begins on; they overlap by a sentence."""
-    held: list[tuple[str, int | None]] = []
-    size, fresh = 0, False
-    for piece, page in _pieces(section):
+def _packed(section: list[Block]) -> Iterator[str]:
+    """Yield texts of at most `CHUNK_WEIGHT` that overlap by a sentence."""
+    held: list[str] = []
+    size = 0
+    for piece in _pieces(section):
         added = weight(piece)
-        if fresh and size + added > CHUNK_WEIGHT:
-            yield _joined(held), held[0][1]
-            last = held[-1]
-            keep = weight(last[0]) <= OVERLAP_WEIGHT and weight(last[0]) + added <= CHUNK_WEIGHT
-            held = [last] if keep else []
-            size = weight(last[0]) if keep else 0
-        held.append((piece, page))
-        size, fresh = size + added, True
-    if fresh:
-        yield _joined(held), held[0][1]
+        if held and size + added > CHUNK_WEIGHT:
+            yield "".join(held).strip()
+            last = weight(held[-1])
+            keep = last <= OVERLAP_WEIGHT and last + added <= CHUNK_WEIGHT
+            held, size = ([held[-1]], last) if keep else ([], 0)
+        held.append(piece)
+        size += added
+    yield "".join(held).strip()
 
 
-def _joined(held: list[tuple[str, int | None]]) -> str:
-    return "".join(piece for piece, _ in held).strip()
-
-
-def _pieces(section: list[Block]) -> Iterator[tuple[str, int | None]]:
+def _pieces(section: list[Block]) -> Iterator[str]:
     """Yield sentences, each with the space that followed it; a paragraph ends with an empty line."""
     for block in section:
         start = 0
-        ends = [*(found.end() for found in _SENTENCE.finditer(block.text)), len(block.text)]
-        for end in ends:
+        for end in (*(found.end() for found in _SENTENCE.finditer(block.text)), len(block.text)):
             sentence = block.text[start:end]
             start = end
             if sentence.strip():
-                last = end == len(block.text)
-                yield from ((piece, block.page) for piece in _cut(sentence + "\n\n" if last else sentence))
+                yield from _cut(sentence + "\n\n" if end == len(block.text) else sentence)
 
 
 def _cut(sentence: str) -> Iterator[str]:

@@ -18,7 +18,7 @@ import lumia
 
 from .errors import EmbedderError
 from .samples import UNRELATED
-from .types import Calibration, Embedded
+from .types import Calibration, Embedded, Embedder
 
 if TYPE_CHECKING:
     from .database import Database
@@ -94,7 +94,7 @@ def _looked_up() -> dict[str, Any]:
         return {"model": role.model, "dimension": _known[key]}
 
 
-def measure(embedder: RoleEmbedder) -> Calibration:
+def measure(embedder: Embedder) -> Calibration:
     """Return mean and standard deviation of the similarity of `samples.UNRELATED` to `embedder`."""
     left = embedder.passages([pair[0] for pair in UNRELATED])
     right = embedder.passages([pair[1] for pair in UNRELATED])
@@ -102,7 +102,7 @@ def measure(embedder: RoleEmbedder) -> Calibration:
     return Calibration(round(float(similarities.mean()), 6), round(float(similarities.std()), 6))
 
 
-def calibrated(database: Database, embedder: RoleEmbedder) -> Calibration:
+def calibrated(database: Database, embedder: Embedder) -> Calibration:
     """Return the calibration that is stored with the active embedder; an unmeasured one is measured and stored.
 
     Raises `MemoryUnavailableError`, and what `embedder` raises.

@@ -12,8 +12,9 @@ from typing import Any
 
 import lumia
 
-from . import doctor, engine, observing, work
+from . import doctor, engine, observing, usage, work
 from .errors import MemoryUnavailableError
+from .service import USED, Memory
 from .types import Origin
 
 log = logging.getLogger("lumia.memory")
@@ -22,6 +23,11 @@ PATIENT = lumia.Retry(attempts=12, backoff=2.0, max_delay=300.0)
 BESIDE = lumia.Retry(attempts=12, backoff=2.0, max_delay=300.0, lane="release")
 """The same for what is written within a message's run: its lane goes on meanwhile."""
 _told: set[str] = set()
+
+
+def on_load() -> None:
+    """Offer the service `memory`."""
+    lumia.services.provide("memory", Memory())
 
 
 def on_unload() -> None:
@@ -67,6 +73,13 @@ def update_memory(content: lumia.Box[dict[str, Any]]) -> None:
 def update_relation(content: lumia.Box[dict[str, Any]]) -> None:
     """Change what two people are to each other (spec §12.5)."""
     _write("relation", work.update_relation, content.into())
+
+
+@lumia.event.consumer(USED, retry=PATIENT)
+def strengthen_used(content: lumia.Box[dict[str, Any]]) -> None:
+    """Strengthen what stood in a prompt, once per run."""
+    if _wants("enabled"):
+        lumia.annotate(**lumia.effect("strengthen", lambda: _telling(usage.strengthen, content.into())))
 
 
 @lumia.event.consumer("cron.1d", timeout=3600, retry=3)

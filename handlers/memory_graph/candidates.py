@@ -1,0 +1,308 @@
+"""What of a scope may answer a query, found in the database in three statements; ranking.py orders it.
+
+1. `_LOOK`: the scopes a reader may see, how frequent the query's terms are there, who is known there.
+2. `_TOPICS`: seeds among the topics (named in the query, or near to it as vectors), then spreading activation over
+   topic_edges of weight ≥ 0.3, two hops, 0.5 to the power of the depth (spec §11.3).
+3. `_GATHER`: the nearest instances, those with the best BM25 score and those of the activated topics, each with its
+   neighbours in the conversation, as one packed value.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from . import texts, whitening
+from .content import key_of
+from .decay import sql_strength, sql_weight
+from .ranking import Candidates, Parts, Query
+from .topics import names_in, readable, topics_of
+from .types import Embedded, Scope
+
+if TYPE_CHECKING:
+    import psycopg
+
+NEAREST = 100
+"""Instances taken from each of the two indexes, the vectors and the words."""
+SEEDS = 20
+HOPS, FADING, WEAKEST_EDGE = 2, 0.5, 0.3
+MOST_TERMS = 48
+_K1, _B = 1.2, 0.75
+_COMMON = 2000
+"""A term in more instances than this (and in more than a tenth of them) finds nothing by itself."""
+_EXACT, _EXACT_SHARE, _EXACT_MOST = 8_000, 0.1, 50_000
+"""Scopes up to this size, or up to this share of the table, are compared one by one: exact, and quicker than an index that
+must skip what belongs to others."""
+_EDGES_OF_TOPIC = 64
+_TOPICS_USED, _INSTANCES_OF_TOPIC = 40, 40
+NEIGHBOURS = 2
+
+_SET = """
+SELECT set_config('hnsw.iterative_scan', 'strict_order', true), set_config('hnsw.ef_search', %s, true),
+       set_config('jit', 'off', true)
+"""
+_LOOK = """
+WITH seen AS (SELECT id, chat, next_seq, instances, tokens, extract(epoch FROM created_at)::float8 AS made
+              FROM memory_scopes WHERE bot = %(bot)s AND chat = ANY(%(chats)s))
+SELECT 'scope', id::text, next_seq::float8, instances::float8, tokens::float8, made FROM seen
+UNION ALL
+SELECT 'term', w.term, (SELECT sum(c.df) FROM seen CROSS JOIN LATERAL (SELECT count(*) AS df FROM (SELECT 1
+    FROM memory_terms m WHERE m.scope_id = seen.id AND m.term = w.term LIMIT %(most)s) AS capped) AS c)::float8, 0, 0, 0
+FROM unnest(%(terms)s::text[]) AS w (term)
+UNION ALL
+SELECT 'person', p.person || chr(31) || p.name, p.messages::float8, 0, 0, 0 FROM memory_people p JOIN seen ON seen.id = p.scope_id
+WHERE length(p.name) > 0 AND position(lower(p.name) IN %(folded)s) > 0
+UNION ALL
+SELECT 'table', current_database() || '/' || current_schema(), (SELECT id FROM memory_embedders WHERE state = 'active')::float8,
+    (SELECT reltuples FROM pg_class WHERE oid = 'memory_instances'::regclass)::float8, 0, 0
+"""
+_EDGES = f"""
+SELECT {{to}} AS id, least({{score}}, {{score}} * {FADING} * {sql_weight("e")} / (1 + ln(greatest(1, t.mentions)))) AS score, h.root
+FROM {{front}} h
+JOIN memory_topics f ON f.id = h.id AND (f.mentions <= %(hub)s)
+CROSS JOIN LATERAL (SELECT * FROM topic_edges WHERE {{here}} = h.id LIMIT {_EDGES_OF_TOPIC}) e
+JOIN memory_topics t ON t.id = {{to}} AND t.scope_id = ANY(%(scopes)s)
+WHERE {sql_weight("e")} >= {WEAKEST_EDGE}
+"""
+
+
+def _hop(front: str) -> str:
+    ways = (("e.from_topic", "to_topic"), ("e.to_topic", "from_topic"))
+    both = " UNION ALL ".join(_EDGES.format(to=to, here=here, front=front, score="h.score") for to, here in ways)
+    return f"SELECT DISTINCT ON (id) id, score, root FROM ({both}) AS reached ORDER BY id, score DESC, root"
+
+
+_TOPICS = f"""
+WITH near AS MATERIALIZED (
+    SELECT id, 1 - (topic_embedding <=> %(vector)s) AS cosine FROM memory_topics WHERE scope_id = ANY(%(scopes)s)
+    ORDER BY {{distance}} LIMIT {SEEDS}),
+named AS (SELECT id FROM memory_topics WHERE scope_id = ANY(%(scopes)s) AND name_key = ANY(%(keys)s)),
+seeds AS MATERIALIZED (
+    SELECT id, max(score) AS score, id AS root FROM (
+        SELECT id, 1.0::float8 AS score FROM named
+        UNION ALL
+        SELECT id, 0.5 * (cosine - min(cosine) OVER ()) / greatest(1e-6, max(cosine) OVER () - min(cosine) OVER ())
+        FROM near) AS found GROUP BY id),
+first AS MATERIALIZED ({_hop("seeds")}),
+second AS MATERIALIZED ({_hop("first")}),
+reached AS (
+    SELECT DISTINCT ON (id) id, score, depth, root FROM (
+        SELECT id, score, 0 AS depth, root FROM seeds
+        UNION ALL SELECT id, score, 1, root FROM first
+        UNION ALL SELECT id, score, 2, root FROM second) AS all_reached
+    ORDER BY id, depth, score DESC)
+SELECT r.id, r.score, r.depth, source.topic_name, t.mentions, {sql_strength("t")}
+FROM reached r JOIN memory_topics t ON t.id = r.id JOIN memory_topics source ON source.id = r.root
+ORDER BY r.score DESC, r.id LIMIT {_TOPICS_USED}
+"""
+_GATHER = f"""
+WITH term AS (SELECT * FROM unnest(%(terms)s::text[], %(idf)s::float8[], %(bits)s::int8[]) AS t (term, idf, bit)),
+lex AS MATERIALIZED (
+    SELECT m.number, sum(t.idf * m.tf * {_K1 + 1} / (m.tf + {_K1} * ({1 - _B} + {_B} * m.length / %(typical)s::float8))) AS score,
+        bit_or(t.bit) AS mask
+    FROM term t JOIN memory_terms m ON m.term = t.term AND m.scope_id = ANY(%(scopes)s) GROUP BY m.number),
+dense AS MATERIALIZED (
+    SELECT scope_id, seq FROM memory_instances WHERE scope_id = ANY(%(scopes)s) ORDER BY {{distance}} LIMIT %(dense)s),
+words AS (
+    SELECT i.scope_id, i.seq FROM (SELECT number FROM lex ORDER BY score DESC, number DESC LIMIT {NEAREST}) AS best
+    JOIN memory_instances i USING (number)),
+active AS MATERIALIZED (
+    SELECT m.instance_id AS id, sum(w.score * m.weight) AS spread
+    FROM unnest(%(topics)s::text[], %(activations)s::float8[]) AS w (topic, score)
+    CROSS JOIN LATERAL (SELECT instance_id, weight FROM memory_mentions WHERE topic_id = w.topic LIMIT {_INSTANCES_OF_TOPIC}) m
+    GROUP BY m.instance_id ORDER BY 2 DESC LIMIT {NEAREST}),
+pool AS (
+    SELECT scope_id, seq FROM dense UNION SELECT scope_id, seq FROM words
+    UNION SELECT i.scope_id, i.seq FROM active a JOIN memory_instances i ON i.id = a.id WHERE i.scope_id = ANY(%(scopes)s)),
+around AS (SELECT DISTINCT scope_id, seq + step AS seq FROM pool, generate_series(-{NEIGHBOURS}, {NEIGHBOURS}) AS step)
+SELECT string_agg(int8send(i.number) || int8send(i.seq) || int8send(i.scope_id::int8)
+    || float8send(extract(epoch FROM i.created_at)::float8) || float8send(1 - (i.content_embedding <=> %(vector)s))
+    || float8send(coalesce(lex.score, 0)::float8) || int8send(coalesce(lex.mask, 0)) || int8send(i.length::int8)
+    || float8send(coalesce(active.spread, 0)::float8) || int8send((
+        CASE WHEN right(rtrim(i.content), 1) IN ('?', '？', '؟') THEN 1 ELSE 0 END
+        + CASE WHEN i.sender = ANY(%(named)s) THEN 2 ELSE 0 END
+        + CASE WHEN i.sender = %(asker)s THEN 4 ELSE 0 END)::int8), ''::bytea)
+FROM around JOIN memory_instances i USING (scope_id, seq)
+LEFT JOIN lex ON lex.number = i.number LEFT JOIN active ON active.id = i.id
+"""
+_PACKED = np.dtype(
+    [("number", ">i8"), ("seq", ">i8"), ("scope", ">i8"), ("time", ">f8"), ("cosine", ">f8"), ("lexical", ">f8"),
+     ("matched", ">i8"), ("length", ">i8"), ("spread", ">f8"), ("flags", ">i8")]
+)  # fmt: skip
+_ORDERS = {
+    "topic": ("topic_embedding <=> %(vector)s", "(topic_embedding <=> %(vector)s) + 0"),
+    "content": ("content_embedding <=> %(vector)s", "(content_embedding <=> %(vector)s) + 0"),
+}
+
+
+@dataclass(frozen=True)
+class Activated:
+    """A topic that was reached. depth: hops from its seed, 0 for a seed; source: the seed's name; mentions: instances that
+    name it; strength: of the moment."""
+
+    id: str
+    score: float
+    depth: int
+    source: str
+    mentions: int
+    strength: float
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a query found. numbers: of the candidates' rows (`memory_instances.number`), in their order. terms: the query's,
+    in the order of the mask's bits. people: names of those the query names."""
+
+    candidates: Candidates
+    query: Query
+    numbers: list[int]
+    topics: tuple[Activated, ...]
+    terms: tuple[str, ...]
+    people: tuple[str, ...]
+
+
+@dataclass
+class _Place:
+    """What `_LOOK` tells: the visible scopes as number → (next seq, instances, tokens, made), how many instances hold each
+    term, the people named as id → name, and the table's identity and size."""
+
+    scopes: dict[int, tuple[int, float, float, float]]
+    frequency: dict[str, float]
+    people: dict[str, str]
+    table: str
+    embedder: float
+    rows: float
+
+    @property
+    def instances(self) -> float:
+        return sum(one[1] for one in self.scopes.values())
+
+
+def find(
+    connection: psycopg.Connection[Any],
+    scope: Scope,
+    query: str,
+    vector: Embedded,
+    *,
+    sender: str | None = None,
+    people: Mapping[str, str] | None = None,
+    parts: Parts | None = None,
+    now: float,
+    nearest: int = NEAREST,
+) -> Found | None:
+    """Return what of the visible scopes may answer `query`, None when there are none.
+
+    vector: of the query, of length 1. sender: id of who asks. people: more names of people, name → id. Inside the caller's
+    transaction; raises what the database raises.
+    """
+    parts = parts or Parts()
+    counted = texts.query_terms(query)
+    folded = texts.folded(query)
+    connection.execute(_SET, (str(max(40, nearest)),))
+    place = _look(connection, scope, list(counted), folded)
+    if not place.scopes:
+        return None
+    named = _named(place, folded, people or {})
+    terms, idf = _weighed(counted, place, named.values())
+    scopes = sorted(place.scopes)
+    counts = [(number, place.scopes[number][0]) for number in scopes]
+    identity = (place.table, place.embedder, *(place.scopes[number][3] for number in scopes))
+    direction = whitening.of_scopes(connection, identity, counts, len(vector)).of(vector)
+    typical = max(1.0, sum(one[2] for one in place.scopes.values()) / max(1.0, place.instances))
+    values: dict[str, Any] = {"scopes": scopes, "vector": direction.vector, "now": now}
+    exact = _exact(place)
+    topics = _topics(connection, values, query, named.values(), exact, place) if parts.spreading else ()
+    values |= {
+        "terms": list(terms) if parts.lexical else [],
+        "idf": list(idf) if parts.lexical else [],
+        "bits": [1 << at for at in range(len(terms))] if parts.lexical else [],
+        "typical": typical,
+        "dense": nearest if parts.dense else 0,
+        "topics": [one.id for one in topics],
+        "activations": [one.score / (1.0 + math.log(max(1, one.mentions))) for one in topics],
+        "named": list(named),
+        "asker": sender or "",
+    }
+    row = connection.execute(_GATHER.format(distance=_ORDERS["content"][exact]), values, binary=True).fetchone()
+    packed = np.frombuffer(row[0] if row and row[0] else b"", _PACKED)
+    found = _candidates(packed, direction, max(1, len(named)))
+    return Found(found, Query(idf, typical), packed["number"].tolist(), topics, terms, tuple(named.values()))
+
+
+def _look(connection: psycopg.Connection[Any], scope: Scope, terms: Sequence[str], folded: str) -> _Place:
+    place = _Place({}, {}, {}, "", 0.0, 0.0)
+    values = {"bot": scope.bot, "chats": sorted({scope.chat, ""}), "terms": terms, "folded": folded}
+    for kind, text, a, b, c, d in connection.execute(_LOOK, {**values, "most": _COMMON * 5}):
+        if kind == "scope":
+            place.scopes[int(text)] = int(a), b, c, d
+        elif kind == "term":
+            place.frequency[text] = a or 0.0
+        elif kind == "person":
+            person, _, name = text.partition("\x1f")
+            place.people[person] = name
+        else:
+            place.table, place.embedder, place.rows = text, a or 0.0, b
+    return place
+
+
+def _named(place: _Place, folded: str, more: Mapping[str, str]) -> dict[str, str]:
+    """Return who is named in the query, id → name."""
+    known = dict(place.people) | {person: name for name, person in more.items() if name.casefold() in folded}
+    return {person: name for person, name in known.items() if names_in(folded, [name])}
+
+
+def _weighed(
+    counted: Mapping[str, int], place: _Place, named: Any
+) -> tuple[tuple[str, ...], tuple[float, ...]]:  # fmt: skip
+    """Return the terms that can find something, and the weight (BM25's idf) of each.
+
+    A named person is compared with the sender, not as a word; unless nothing else is asked for.
+    """
+    whole = max(1.0, place.instances)
+    common = max(_COMMON, whole / 10)
+    names = {term for name in named for term in texts.terms(name)}
+    kept = {
+        term: math.log(1 + (whole - df + 0.5) / (df + 0.5))
+        for term in counted
+        if (df := min(place.frequency.get(term, 0.0), whole)) <= common
+    }
+    kept = {term: idf for term, idf in kept.items() if term not in names} or kept
+    best = sorted(kept.items(), key=lambda one: (-one[1], one[0]))[:MOST_TERMS]
+    return tuple(term for term, _ in best), tuple(idf for _, idf in best)
+
+
+def _exact(place: _Place) -> bool:
+    rows = max(place.rows, place.instances)
+    return place.instances <= max(_EXACT, min(_EXACT_MOST, _EXACT_SHARE * rows))
+
+
+def _topics(
+    connection: psycopg.Connection[Any], values: Mapping[str, Any], query: str, named: Any, exact: bool, place: _Place
+) -> tuple[Activated, ...]:
+    words = [readable(word) for word in texts.words(query)]
+    keys = {key_of(name) for name, _ in topics_of(query, named)} | {key_of(word) for word in words}
+    hub = max(20.0, 0.05 * place.instances)
+    sql = _TOPICS.format(distance=_ORDERS["topic"][exact])
+    rows = connection.execute(sql, {**values, "keys": sorted(keys), "hub": hub})
+    return tuple(Activated(*row) for row in rows)
+
+
+def _candidates(packed: Any, direction: whitening.Direction, named: int) -> Candidates:
+    flags = packed["flags"].astype(np.int64)
+    return Candidates(
+        scope=packed["scope"].astype(np.int64),
+        seq=packed["seq"].astype(np.int64),
+        time=packed["time"].astype(np.float64),
+        deviations=direction.deviations(packed["cosine"].astype(np.float64)),
+        lexical=packed["lexical"].astype(np.float64),
+        matched=packed["matched"].astype(np.int64),
+        length=packed["length"].astype(np.int64),
+        question=(flags & 1) != 0,
+        named=((flags >> 1) & 1) / named,
+        asker=(flags & 4) != 0,
+        spread=np.minimum(packed["spread"].astype(np.float64), 1.0),
+    )
