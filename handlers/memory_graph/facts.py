@@ -94,9 +94,7 @@ def write_fact(
     writing.check_vectors([vector])
     said = Observed(fitted(fact.text), "fact", fact.sender, fact.sender_name, None, None, fact.importance)
     about = [(fact.topic, 1.0), *topics]
-    observation = writing.storable(
-        Observation(scope, said, vector, origin, terms or {}, about, topic_vectors or {})
-    )
+    observation = writing.storable(Observation(scope, said, vector, origin, terms or {}, about, topic_vectors or {}))
     scope, origin = observation.scope, observation.origin
     wanted = scopes.made(connection, [scope])[scope]
     visible = scopes.visible(connection, scope)

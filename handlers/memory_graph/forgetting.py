@@ -153,7 +153,7 @@ def forget(
     origin: Origin | None = None,
     retention_days: float = RETENTION_DAYS,
 ) -> Forgotten:
-    """Forget a topic of `scope` by name with what was said about it alone, or only its facts that hold `content`.
+    """Forget a topic of `scope` by name with its facts and what was said about it alone, or only what holds `content`.
 
     Pinned or not: whoever asks for it means it. It can be brought back by its batch.
     """
@@ -171,7 +171,12 @@ def forget(
     ).fetchall()
     ids, names = [row[0] for row in rows], tuple(row[1] for row in rows)
     if not content:
-        gone = _recycle(connection, number, ids, [], batch, "forgotten", now, retention_days)
+        facts = connection.execute(
+            "SELECT id FROM memory_instances WHERE scope_id = %s AND topic_id = ANY(%s) AND kind = 'fact'",
+            (number, ids),
+        ).fetchall()
+        own = [id for (id,) in facts]
+        gone = _recycle(connection, number, ids, own, batch, "forgotten", now, retention_days)
     else:
         found = connection.execute(
             "SELECT DISTINCT i.id FROM memory_instances i JOIN memory_mentions m ON m.instance_id = i.id "

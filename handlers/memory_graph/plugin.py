@@ -36,7 +36,7 @@ def on_unload() -> None:
 
 
 @lumia.pipe.on("msg", priv=150)
-def observe_message(content: lumia.Box[dict[str, Any]]) -> None:
+def observe_message(content: lumia.Box[Any]) -> None:
     """Hand a message that passed the filter (priv 200) to the memory, and the run to whoever comes next."""
     lumia.utils.next()
     if _wants("observe"):
@@ -91,7 +91,7 @@ def forget_daily(content: lumia.Box[Any]) -> None:
         lumia.annotate(**gone)
 
 
-@lumia.checks.check("memory")
+@lumia.checks.check("memory-graph")
 def check() -> Iterator[lumia.checks.Finding]:
     """Tell `lumia doctor` whether there is a memory, and if not why."""
     yield from doctor.examine()

@@ -7,7 +7,7 @@ and goes on where it was. Every column of type vector whose comment says `embeds
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -61,7 +61,7 @@ class _Column:
         return f"{self.name}_next"
 
 
-def rebuild(database: Database, embedder: Embedder, *, batch: int = BATCH) -> Iterator[Progress]:
+def rebuild(database: Database, embedder: Embedder, *, batch: int = BATCH) -> Generator[Progress, None, None]:
     """Embed everything with `embedder` and make it the active one; yields after every batch.
 
     `database` may be one for the old or the new model. A run that was ended goes on when it is called again; one for

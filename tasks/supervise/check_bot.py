@@ -100,6 +100,6 @@ def _contents(base: Path, root: Path, seen: Sequence[str]) -> Iterator[Finding]:
     if report.served:
         yield ok("models", ", ".join(f"{role} = {model}" for role, model in report.served.items()))
     for name, level, message, fix in report.checks:
-        yield Finding(name, level, message, fix)
+        yield Finding(level, name, message, fix)
     if report.offline:
         yield risk("models", f"offline (rules, no LLM): {', '.join(report.offline)}", "set LUMIA_MODEL and its key")

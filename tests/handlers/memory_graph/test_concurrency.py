@@ -72,9 +72,9 @@ def test_nothing_is_lost_and_nothing_is_doubled(database: Database) -> None:
     assert ended([start(database, 0, 0, reported + 5)]) == []
     expected = 3 * ((WRITERS - 1) * MESSAGES + reported + 5)
     assert one(database, "SELECT count(*) FROM memory_instances") == expected
-    assert one(database, "SELECT count(DISTINCT (run_id, step, ordinal)) FROM memory_writes WHERE kind = 'message'") == (
-        expected
-    )
+    assert one(
+        database, "SELECT count(DISTINCT (run_id, step, ordinal)) FROM memory_writes WHERE kind = 'message'"
+    ) == (expected)
     assert_consistent(database)
 
 

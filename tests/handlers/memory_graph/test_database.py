@@ -9,13 +9,19 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
 
 from handlers.memory_graph.database import Database
 from handlers.memory_graph.errors import (
-    DatabaseAwayError, EmbedderError, ExtensionError, MemoryUnavailableError, ReadOnlyError, SchemaError,
+    DatabaseAwayError,
+    EmbedderError,
+    ExtensionError,
+    MemoryUnavailableError,
+    ReadOnlyError,
+    SchemaError,
 )  # fmt: skip
 from tests.handlers.memory_graph.samples import DIMENSION, MODEL, one, say
 from tests.support import servers
@@ -61,9 +67,13 @@ def test_a_database_that_is_not_there_says_what_to_do(url: str, way_out: str) ->
 
 
 def test_a_database_that_was_away_is_not_asked_again_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    database, tries = memory(NOWHERE), []
-    connect = psycopg.connect
-    monkeypatch.setattr(psycopg, "connect", lambda **options: (tries.append(1), connect(**options))[1])
+    database, tries, connect = memory(NOWHERE), [], psycopg.connect
+
+    def counted(**options: Any) -> Any:
+        tries.append(options["host"])
+        return connect(**options)
+
+    monkeypatch.setattr(psycopg, "connect", counted)
     for _ in range(5):
         with pytest.raises(DatabaseAwayError), database.transaction():
             pass
@@ -80,7 +90,7 @@ def test_an_account_that_may_not_install_pgvector_is_told_who_may(empty_url: str
     with psycopg.connect(empty_url, autocommit=True) as connection:
         connection.execute("DROP ROLE IF EXISTS guest")
         connection.execute("CREATE ROLE guest LOGIN PASSWORD 'guest'")
-    url = empty_url.replace(empty_url.split("//")[1].split("@")[0], "guest:guest")
+    url = empty_url.replace(empty_url.split("//")[1].split("@", maxsplit=1)[0], "guest:guest")
     with pytest.raises(ExtensionError, match="superuser run CREATE EXTENSION vector"), memory(url).transaction():
         pass
     with psycopg.connect(empty_url, autocommit=True) as connection:
@@ -94,12 +104,15 @@ def test_an_account_that_may_not_install_pgvector_is_told_who_may(empty_url: str
 def test_a_server_without_pgvector_is_told_apart(empty_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     execute = psycopg.Connection.execute
 
-    def without(self: psycopg.Connection[object], query: object, *args: object, **more: object) -> object:
+    def without(self: Any, query: Any, *args: Any, **more: Any) -> Any:
         renamed = query.replace("EXTENSION vector", "EXTENSION no_such_thing") if isinstance(query, str) else query
-        return execute(self, renamed, *args, **more)  # type: ignore[arg-type]
+        return execute(self, renamed, *args, **more)
 
     monkeypatch.setattr(psycopg.Connection, "execute", without)
-    with pytest.raises(ExtensionError, match="has no pgvector; install pgvector 0.8"), memory(empty_url).transaction():
+    with (
+        pytest.raises(ExtensionError, match=r"has no pgvector; install pgvector 0\.8"),
+        memory(empty_url).transaction(),
+    ):
         pass
 
 
@@ -140,9 +153,13 @@ def test_a_schema_whose_name_could_be_code_is_refused() -> None:
 
 
 def test_errors_of_the_caller_pass_through_and_undo_the_transaction(database: Database) -> None:
-    with pytest.raises(KeyError), database.transaction() as connection:
-        connection.execute("INSERT INTO memory_scopes (bot, chat) VALUES ('x', 'y')")
-        raise KeyError
+    def fails() -> None:
+        with database.transaction() as connection:
+            connection.execute("INSERT INTO memory_scopes (bot, chat) VALUES ('x', 'y')")
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fails()
     assert one(database, "SELECT count(*) FROM memory_scopes") == 0
 
 

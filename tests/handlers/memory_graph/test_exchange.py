@@ -14,7 +14,17 @@ from handlers.memory_graph.database import Database
 from handlers.memory_graph.errors import EmbedderError
 from handlers.memory_graph.types import SELF, Origin
 from tests.handlers.memory_graph.samples import (
-    DIMENSION, ELSEWHERE, HERE, MODEL, NOW, Words, learn, one, rows, say, vector,
+    DIMENSION,
+    ELSEWHERE,
+    HERE,
+    MODEL,
+    NOW,
+    Words,
+    learn,
+    one,
+    rows,
+    say,
+    vector,
 )  # fmt: skip
 
 pytestmark = pytest.mark.services
@@ -100,7 +110,8 @@ def test_what_was_imported_is_worked_with_as_if_written_here(full: Database, oth
     say(other, "before the import", 50)
     exchange.import_lines(other, lines(full))
     assert rows(full, "SELECT term, tf, length FROM memory_terms ORDER BY 1, 2, 3") == rows(
-        other, "SELECT term, tf, length FROM memory_terms WHERE term NOT IN ('before', 'the', 'import') ORDER BY 1, 2, 3"
+        other,
+        "SELECT term, tf, length FROM memory_terms WHERE term NOT IN ('before', 'the', 'import') ORDER BY 1, 2, 3",
     )
     written = say(other, "after the import", 51)
     assert one(other, "SELECT seq FROM memory_instances WHERE id = %s", written.id) == one(

@@ -118,14 +118,14 @@ def test_tables_that_are_missing_later_are_named(database: Database, what: str) 
 def test_tables_that_nobody_noted_are_named(database: Database) -> None:
     database.prepare()
     raw(database, "DROP TABLE memory_schema")
-    with pytest.raises(SchemaError, match="half-migrated: .*memory_embedders.* move the memory_"):
+    with pytest.raises(SchemaError, match=r"half-migrated: .*memory_embedders.* move the memory_"):
         fresh(database).prepare()
 
 
 def test_tables_of_a_newer_lumia_are_left_alone(database: Database) -> None:
     database.prepare()
     raw(database, "INSERT INTO memory_schema (version, name) VALUES (99, 'future')")
-    with pytest.raises(SchemaError, match="version 99.*newer Lumia"):
+    with pytest.raises(SchemaError, match=r"version 99.*newer Lumia"):
         fresh(database).prepare()
 
 

@@ -68,9 +68,7 @@ def test_a_summary_names_the_bot_and_both_directions(database: Database) -> None
     say(database, "hi", 1, sender="bob", sender_name="Bob")
     relate(database, "ann", SELF, 0.75, 1)
     relate(database, "bob", "ann", 0.5, 2, type="brother")
-    assert profile(database, "ann").summary == (
-        "Relations: friend of the bot (0.75); Bob is brother of them (0.50)."
-    )
+    assert profile(database, "ann").summary == ("Relations: friend of the bot (0.75); Bob is brother of them (0.50).")
 
 
 def test_relations_of_one_chat_are_not_told_in_another(database: Database) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
 
 import pytest
 
@@ -23,11 +22,11 @@ def opened(database: Database, embedder: Words) -> Database:
 
 
 @pytest.fixture
-def full(database: Database) -> Iterator[Database]:
+def full(database: Database) -> Database:
     for number in range(10):
         say(database, f"message number {number}", number, topics=[(f"topic {number % 3}", 1.0), ("all", 0.5)])
     learn(database, "fact", "a fact of its own", 99)
-    yield database
+    return database
 
 
 def test_everything_is_embedded_anew(full: Database) -> None:
@@ -52,7 +51,9 @@ def test_afterwards_the_tables_are_as_before_with_other_vectors(full: Database) 
     list(reembed.rebuild(full, OTHER))
     changed = opened(full, OTHER)
     assert rows(changed, query) == before
-    left = "FROM information_schema.columns WHERE table_schema = current_schema() AND column_name LIKE '%%embedding_next'"
+    left = (
+        "FROM information_schema.columns WHERE table_schema = current_schema() AND column_name LIKE '%%embedding_next'"
+    )
     assert one(changed, f"SELECT count(*) {left}") == 0
     assert one(changed, "SELECT count(*) FROM information_schema.triggers WHERE trigger_schema = current_schema()") == 0
     list(reembed.rebuild(changed, Words(MODEL, DIMENSION)))

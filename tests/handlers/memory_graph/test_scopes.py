@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import lumia
 from handlers.memory_graph import facts, forgetting, people, reading, scopes, writing
 from handlers.memory_graph.database import Database
 from handlers.memory_graph.types import Fact, Observed, Origin, Scope
@@ -42,7 +43,9 @@ def test_no_reading_function_ever_shows_another_scope(
     relations = [id for (id,) in rows(database, "SELECT id FROM memory_relations")]
     with database.transaction() as connection:
         visible = scopes.visible(connection, reader)
-        names = {number: scope for scope, number in scopes.ids(connection, [_stored(one) for one, _, _ in writes]).items()}
+        names = {
+            number: scope for scope, number in scopes.ids(connection, [_stored(one) for one, _, _ in writes]).items()
+        }
         assert {names[number] for number in visible if number in names} <= allowed
         seen: list[Scope] = [one.scope for one in reading.instances(connection, reader, everything)]
         seen += [one.scope for one in reading.topics(connection, reader, topics, now=NOW)]
@@ -67,14 +70,12 @@ def test_no_reading_function_ever_shows_another_scope(
 
 
 def _stored(scope: Scope) -> Scope:
-    import lumia
-
     return Scope(lumia.payloads.clean_text(scope.bot), lumia.payloads.clean_text(scope.chat))
 
 
 def _write(database: Database, scope: Scope, word: str, kind: str) -> None:
-    origin, ids = Origin(f"run-{next(_runs)}"), database
-    with ids.transaction() as connection:
+    origin = Origin(f"run-{next(_runs)}")
+    with database.transaction() as connection:
         if kind == "fact":
             facts.write_fact(
                 connection, scope, Fact(word, f"{word} {origin.run_id}"), vector(word), origin=origin,

@@ -11,9 +11,20 @@ from handlers.memory_graph import facts, people, reading, writing
 from handlers.memory_graph.content import MAX_CHARS
 from handlers.memory_graph.database import Database
 from handlers.memory_graph.errors import EmbedderError
-from handlers.memory_graph.types import Calibration, Origin
+from handlers.memory_graph.types import Calibration, Fact, Origin
 from tests.handlers.memory_graph.samples import (
-    BOT, CALIBRATION, DAY, ELSEWHERE, HERE, NOW, learn, observation, one, rows, say, vector,
+    BOT,
+    CALIBRATION,
+    DAY,
+    ELSEWHERE,
+    HERE,
+    NOW,
+    learn,
+    observation,
+    one,
+    rows,
+    say,
+    vector,
 )  # fmt: skip
 
 pytestmark = pytest.mark.services
@@ -27,7 +38,12 @@ def test_a_message_is_read_back_with_where_it_came_from(database: Database) -> N
     with database.transaction() as connection:
         (found,) = reading.instances(connection, HERE, [written.id])
         topic = reading.topic_named(connection, HERE, "FRIDAY", now=NOW)
-    assert (found.content, found.kind, found.sender, found.sender_name) == ("we meet on Friday", "message", "ann", "Ann")
+    assert (found.content, found.kind, found.sender, found.sender_name) == (
+        "we meet on Friday",
+        "message",
+        "ann",
+        "Ann",
+    )
     assert (found.message_ids, found.created_at, found.seq) == (("m7",), NOW - 60, 0)
     assert topic is not None and found.topic_id == topic.id
     assert topic.name == "Friday"
@@ -199,7 +215,7 @@ def test_how_similar_the_same_is_depends_on_the_model(database: Database) -> Non
     with database.transaction() as connection:
         text = "Ann plays the cello well"
         found = facts.write_fact(
-            connection, HERE, facts.Fact("Ann", text), vector(text), origin=Origin("other"),
+            connection, HERE, Fact("Ann", text), vector(text), origin=Origin("other"),
             embedder=database.embedder_id, calibration=Calibration(0.95, 0.01), now=NOW,
             terms=dict.fromkeys(text.casefold().split(), 1),
         )  # fmt: skip
