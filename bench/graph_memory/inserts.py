@@ -1,8 +1,8 @@
 """How many messages a second the graph memory takes, with topics, terms and HNSW in place.
 
-`python -m bench.graph_memory.inserts [--messages N]` starts a PostgreSQL of its own (with fsync off, as all tests of this
-repository) and measures batches of fifty, one message per transaction, and the latter in eight threads. Embedding is not
-part of it: the vectors are random, around centres as chats have them.
+`python -m bench.graph_memory.inserts [--messages N]` starts a PostgreSQL of its own (with fsync off, as all tests of
+this repository) and measures batches of fifty, one message per transaction, and the latter in eight threads. Embedding
+is not part of it: the vectors are random, around centres as chats have them.
 """
 
 from __future__ import annotations
