@@ -65,7 +65,8 @@ def findings(plugins: PluginSet) -> Iterator[tuple[str, Finding]]:
         try:
             found = list(_each(handler.fn()))
         except Exception as error:
-            found = [risk(f"{handler.name} can't be checked: {str(error) or type(error).__name__}", "see docs/plugins.md")]
+            why = str(error) or type(error).__name__
+            found = [risk(f"{handler.name} can't be checked: {why}", "see docs/plugins.md")]
         yield from ((handler.mark.id, one) for one in found)
 
 

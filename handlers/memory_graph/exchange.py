@@ -19,7 +19,7 @@ import lumia
 
 from . import scopes
 from .errors import EmbedderError
-from .types import Scope
+from .types import RELATION, Scope
 
 if TYPE_CHECKING:
     import psycopg
@@ -170,6 +170,8 @@ class _Writer:
         self.done = Imported()
 
     def write(self, lines: Sequence[tuple[int, dict[str, Any]]]) -> None:
+        import psycopg
+
         vectors = self._vectors(lines)
         with self._database.transaction() as connection:
             rows = [self._row(number, line) for number, line in lines]
@@ -183,8 +185,9 @@ class _Writer:
                 try:
                     with connection.transaction():
                         new = self._insert(connection, table, row, vectors.get(at))
-                except (KeyError, TypeError, ValueError) as error:
-                    raise ExchangeError(f"line {number} is damaged: {error!r}; export the memory again") from error
+                except (KeyError, TypeError, ValueError, psycopg.DataError, psycopg.IntegrityError) as error:
+                    what = " ".join(str(error).split())
+                    raise ExchangeError(f"line {number} is damaged: {what}; export the memory again") from error
                 count = self.done.new if new else self.done.known
                 count[table.name] = count.get(table.name, 0) + 1
 
@@ -206,8 +209,6 @@ class _Writer:
             raise ExchangeError(f"line {number} names no table this Lumia knows: {str(line.get('table'))[:60]!r}")
         if "bot" in row and self._bot:
             row["bot"] = self._bot
-        for name in table.topics:
-            row[name] = self._topics.get(row.get(name, ""), row.get(name))
         return table, row
 
     def _vectors(self, lines: Sequence[tuple[int, dict[str, Any]]]) -> dict[int, Embedded]:
@@ -233,6 +234,7 @@ class _Writer:
             return False
         if table.name == "memory_recycled" and not self._takes_recycled(connection, row):
             return False
+        self._rehang(table, row)
         terms = row.pop("terms", None) or {}
         present = [name for name in _columns(connection, table.name) if name in row]
         extra = [(table.vector, vector), ("embedder_id", self._database.embedder_id)] if vector is not None else []
@@ -251,6 +253,13 @@ class _Writer:
                 (Jsonb(terms), row["id"]),
             )
         return bool(new)
+
+    def _rehang(self, table: Table, row: dict[str, Any]) -> None:
+        """Let a row refer to the topics that are here instead of those of the file."""
+        for name in table.topics:
+            row[name] = self._topics.get(row.get(name, ""), row.get(name))
+        if table.name == "topic_edges" and row["edge_type"] != RELATION and row["from_topic"] > row["to_topic"]:
+            row["from_topic"], row["to_topic"] = row["to_topic"], row["from_topic"]
 
     def _has_twin(self, connection: psycopg.Connection[Any], row: Mapping[str, Any]) -> bool:
         found = connection.execute(

@@ -94,7 +94,10 @@ def write_fact(
     writing.check_vectors([vector])
     said = Observed(fitted(fact.text), "fact", fact.sender, fact.sender_name, None, None, fact.importance)
     about = [(fact.topic, 1.0), *topics]
-    observation = Observation(scope, said, vector, origin, terms or {}, about, topic_vectors or {})
+    observation = writing.storable(
+        Observation(scope, said, vector, origin, terms or {}, about, topic_vectors or {})
+    )
+    scope, origin = observation.scope, observation.origin
     wanted = scopes.made(connection, [scope])[scope]
     visible = scopes.visible(connection, scope)
     next_seq = scopes.locked(connection, visible)
@@ -125,6 +128,7 @@ def write_reply(
     now: float,
 ) -> Written:
     """Write what the bot said, unless it repeats what the memory holds already; raises what `observe_many` raises."""
+    observation = writing.storable(observation)
     writing.check_vectors([observation.vector])
     visible = scopes.visible(connection, observation.scope)
     twin = _twin(connection, visible, ("fact", "message", "reply"), observation, calibration)

@@ -9,7 +9,7 @@ names what it is about with weights in [0, 1], the main one first.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import lumia
@@ -124,6 +124,7 @@ def observe_many(
     embedder: `Database.embedder_id`. Raises `EmbedderError` for vectors that are not finite, and what the database
     raises, which `Database.transaction` explains.
     """
+    observations = [storable(one) for one in observations]
     check_vectors(one.vector for one in observations)
     numbers = scopes.made(connection, (one.scope for one in observations))
     next_seq = scopes.locked(connection, list(numbers.values()))
@@ -137,6 +138,19 @@ def observe_many(
     insert(connection, rows, embedder=embedder, now=now)
     people.seen(connection, [(row.scope_id, row.observation.message, row.at) for row in rows])
     return results
+
+
+def storable(one: Observation) -> Observation:
+    """Return an observation without what a database can't store: NUL and lone surrogates in ids, names and terms."""
+    clean, said = lumia.payloads.clean_text, one.message
+    source = None if said.message_id is None else clean(said.message_id)
+    message = replace(said, sender=clean(said.sender), sender_name=clean(said.sender_name), message_id=source)
+    origin = replace(one.origin, message_ids=tuple(map(clean, one.origin.message_ids)))
+    scope = Scope(clean(one.scope.bot), clean(one.scope.chat))
+    terms: dict[str, int] = {}
+    for term, count in one.terms.items():
+        terms[clean(term)] = terms.get(clean(term), 0) + count
+    return replace(one, scope=scope, message=message, origin=origin, terms=terms)
 
 
 def insert(connection: psycopg.Connection[Any], rows: Sequence[_Row], *, embedder: int, now: float) -> None:
