@@ -214,8 +214,8 @@ def _write(
     row = connection.execute(
         "INSERT INTO memory_documents (id, scope_id, source, name, kind, hash, bytes, chunks, added_at) "
         "VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s) ON CONFLICT (scope_id, source) DO UPDATE SET "
-        "name = excluded.name, kind = excluded.kind, hash = excluded.hash, bytes = excluded.bytes, chunks = excluded.chunks, "
-        "added_at = excluded.added_at RETURNING id",
+        "name = excluded.name, kind = excluded.kind, hash = excluded.hash, bytes = excluded.bytes, "
+        "chunks = excluded.chunks, added_at = excluded.added_at RETURNING id",
         (
             source.id, scope_id, source.source, source.name, source.kind, hash, source.bytes, len(parts),
             datetime.fromtimestamp(source.added_at, UTC),

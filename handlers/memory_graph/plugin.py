@@ -12,7 +12,7 @@ from typing import Any
 
 import lumia
 
-from . import doctor, engine, observing, usage, work
+from . import commands, doctor, engine, knowledge_commands, observing, usage, work
 from .errors import MemoryUnavailableError
 from .service import USED, Memory
 from .types import Origin
@@ -23,6 +23,8 @@ PATIENT = lumia.Retry(attempts=12, backoff=2.0, max_delay=300.0)
 BESIDE = lumia.Retry(attempts=12, backoff=2.0, max_delay=300.0, lane="release")
 """The same for what is written within a message's run: its lane goes on meanwhile."""
 _told: set[str] = set()
+
+__all__ = ["check", "commands", "knowledge_commands", "on_load", "on_unload"]
 
 
 def on_load() -> None:
