@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from . import texts, whitening
 from .content import key_of
@@ -129,6 +130,27 @@ SELECT string_agg(int8send(i.number) || int8send(i.seq) || int8send(i.scope_id::
 FROM around JOIN memory_instances i USING (scope_id, seq)
 LEFT JOIN lex ON lex.number = i.number LEFT JOIN active ON active.id = i.id
 """
+_ASSOCIATE = """
+WITH seed AS (SELECT i.id, i.number, w.share FROM unnest(%(numbers)s::int8[], %(shares)s::float8[]) AS w (number, share)
+              JOIN memory_instances i USING (number)),
+active AS MATERIALIZED (
+    SELECT m.topic_id, sum(seed.share * m.weight * ln(%(whole)s::float8 / t.mentions)) AS score
+    FROM seed JOIN memory_mentions m ON m.instance_id = seed.id JOIN memory_topics t ON t.id = m.topic_id
+    WHERE t.mentions BETWEEN 2 AND %(hub)s GROUP BY m.topic_id ORDER BY 2 DESC LIMIT {most}),
+reached AS (
+    SELECT m.instance_id AS id, sum(m.weight * (active.score - coalesce(own.share * own.weight
+        * ln(%(whole)s::float8 / t.mentions), 0))) AS score
+    FROM active JOIN memory_topics t ON t.id = active.topic_id
+    JOIN memory_mentions m ON m.topic_id = active.topic_id
+    LEFT JOIN (SELECT seed.id, seed.share, m.topic_id, m.weight FROM seed JOIN memory_mentions m ON m.instance_id = seed.id)
+        AS own ON own.id = m.instance_id AND own.topic_id = m.topic_id
+    GROUP BY m.instance_id)
+SELECT string_agg(int8send(i.number) || float8send(1 - (i.content_embedding <=> %(vector)s))
+    || float8send(coalesce(reached.score, 0)::float8), ''::bytea)
+FROM unnest(%(pool)s::int8[]) AS w (number) JOIN memory_instances i USING (number)
+LEFT JOIN reached ON reached.id = i.id
+""".replace("{most}", str(_TOPICS_USED))
+_LINKED = np.dtype([("number", ">i8"), ("cosine", ">f8"), ("associated", ">f8")])
 _PACKED = np.dtype(
     [("number", ">i8"), ("seq", ">i8"), ("scope", ">i8"), ("time", ">f8"), ("cosine", ">f8"), ("lexical", ">f8"),
      ("matched", ">i8"), ("length", ">i8"), ("spread", ">f8"), ("flags", ">i8")]
@@ -163,6 +185,17 @@ class Found:
     topics: tuple[Activated, ...]
     terms: tuple[str, ...]
     people: tuple[str, ...]
+    whole: float = 1.0
+    whitening: whitening.Whitening | None = None
+
+
+@dataclass(frozen=True)
+class Links:
+    """What seeds say for each candidate. resembling: mean similarity to them, in standard deviations of the scope.
+    associated: activation through shared topics, a logarithm, 0 for none."""
+
+    resembling: NDArray[np.float64]
+    associated: NDArray[np.float64]
 
 
 @dataclass
@@ -211,7 +244,8 @@ def find(
     scopes = sorted(place.scopes)
     counts = [(number, place.scopes[number][0]) for number in scopes]
     identity = (place.table, place.embedder, *(place.scopes[number][3] for number in scopes))
-    direction = whitening.of_scopes(connection, identity, counts, len(vector)).of(vector)
+    usual = whitening.of_scopes(connection, identity, counts, len(vector))
+    direction = usual.of(vector)
     typical = max(1.0, sum(one[2] for one in place.scopes.values()) / max(1.0, place.instances))
     values: dict[str, Any] = {"scopes": scopes, "vector": direction.vector, "now": now}
     exact = _exact(place)
@@ -230,7 +264,52 @@ def find(
     row = connection.execute(_GATHER.format(distance=_ORDERS["content"][exact]), values, binary=True).fetchone()
     packed = np.frombuffer(row[0] if row and row[0] else b"", _PACKED)
     found = _candidates(packed, direction, max(1, len(named)))
-    return Found(found, Query(idf, typical), packed["number"].tolist(), topics, terms, tuple(named.values()))
+    return Found(found, Query(idf, typical), packed["number"].tolist(), topics, terms, tuple(named.values()),
+                 place.instances, usual)  # fmt: skip
+
+
+def associate(
+    connection: psycopg.Connection[Any], found: Found, seeds: Sequence[int], shares: NDArray[np.float64]
+) -> Links:
+    """Return what the best candidates (positions `seeds`, with shares that add up to 1) say for the others.
+
+    Spreading activation that starts from memories instead of the query: through the topics they mention, and as vectors.
+    """
+    count = len(found.numbers)
+    assert found.whitening is not None
+    chosen = [found.numbers[at] for at in seeds]
+    rows = connection.execute(
+        "SELECT number, content_embedding FROM memory_instances WHERE number = ANY(%s)", (chosen,), binary=True
+    )
+    vectors = {number: whitening.as_array(vector) for number, vector in rows}
+    combined, offset, itself = np.zeros(0), 0.0, np.zeros(count)
+    for at, number, share in zip(seeds, chosen, shares, strict=True):
+        if number not in vectors:
+            continue
+        direction = found.whitening.of(vectors[number])
+        part = direction.vector.astype(np.float64) * share / direction.scale
+        combined = part if not len(combined) else combined + part
+        offset += share * direction.offset / direction.scale
+        itself[at] = share * float(direction.deviations(np.array([vectors[number] @ direction.vector]))[0])
+    length = float(np.linalg.norm(combined))
+    if length < 1e-12:
+        return Links(np.zeros(count), np.zeros(count))
+    values = {
+        "numbers": chosen,
+        "shares": shares.tolist(),
+        "whole": max(2.0, found.whole),
+        "hub": max(3.0, 0.05 * found.whole),
+        "vector": (combined / length).astype(np.float32),
+        "pool": found.numbers,
+    }
+    row = connection.execute(_ASSOCIATE, values, binary=True).fetchone()
+    packed = np.frombuffer(row[0] if row and row[0] else b"", _LINKED)
+    place = {number: at for at, number in enumerate(found.numbers)}
+    order = np.array([place[number] for number in packed["number"].tolist()], np.intp)
+    resembling, associated = np.zeros(count), np.zeros(count)
+    resembling[order] = packed["cosine"] * length - offset
+    associated[order] = packed["associated"]
+    return Links(np.clip(resembling - itself, -2.0, 6.0), np.log1p(np.maximum(0.0, associated)))
 
 
 def _look(connection: psycopg.Connection[Any], scope: Scope, terms: Sequence[str], folded: str) -> _Place:

@@ -132,7 +132,12 @@ def throwaway(url: str, embedder: Embedder) -> Iterator[Database]:
     """Give a memory of its own in a new schema, which is dropped at the end."""
     name = f"evaluation_{lumia.system.new_id().lower()}"[:60].replace("-", "_")
     database = Database(
-        url, model=embedder.model, dimension=embedder.dimension, calibration=embedder.calibration, schema=name, limit=60.0
+        url,
+        model=embedder.model,
+        dimension=embedder.dimension,
+        calibration=embedder.calibration,
+        schema=name,
+        limit=60.0,
     )
     try:
         yield database

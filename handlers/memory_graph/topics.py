@@ -101,7 +101,9 @@ def names_in(folded: str, people: Iterable[str]) -> list[str]:
         edge = r"(?<![^\W_])" if name[0].isascii() and name[0].isalnum() else ""
         close = r"(?![^\W_])" if name[-1].isascii() and name[-1].isalnum() else ""
         # Latin letters beside Chinese or Japanese ones are at a word's edge, too.
-        if re.search(edge.replace("[^\\W_]", "[a-z0-9]") + re.escape(name) + close.replace("[^\\W_]", "[a-z0-9]"), folded):
+        if re.search(
+            edge.replace("[^\\W_]", "[a-z0-9]") + re.escape(name) + close.replace("[^\\W_]", "[a-z0-9]"), folded
+        ):
             found.append(person)
     return found
 
