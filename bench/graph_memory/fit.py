@@ -14,13 +14,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import psycopg
 from numpy.typing import NDArray
 
 import lumia
 from handlers.memory_graph import candidates, evaluate
 from handlers.memory_graph.ranking import Parts, features, rank, seeds_of
+from handlers.memory_graph.recall import CONSIDERED
 from handlers.memory_graph.types import Embedder, Scope
 from handlers.memory_graph.weights import FEATURES
 
@@ -64,10 +67,15 @@ def cases(path: Path, url: str, embedder: Embedder) -> dict[str, list[Case]]:
                     found = candidates.find(connection, scope, question.text, vector, now=now)
                     if found is not None:
                         known = tuple(numbers[number] for number in found.numbers)
-                        ranked = rank(found.candidates, found.query)
-                        links = candidates.associate(connection, found, *seeds_of(ranked)) if known else None
+                        links = _links(connection, found)
                         collected[conversation.name].append(Case(question, found, known, links))
     return collected
+
+
+def _links(connection: psycopg.Connection[Any], found: candidates.Found) -> candidates.Links | None:
+    ranked = rank(found.candidates, found.query)
+    considered = ranked.order[:CONSIDERED].tolist()
+    return candidates.associate(connection, found, considered, *seeds_of(ranked)) if considered else None
 
 
 def matrices(given: Sequence[Case], names: Sequence[str], base: Mapping[str, float]) -> list[Floats]:

@@ -27,18 +27,21 @@ from .types import Embedded, Scope
 if TYPE_CHECKING:
     import psycopg
 
-NEAREST = 100
-"""Instances taken from each of the two indexes, the vectors and the words."""
+NEAREST, ACTIVE = 80, 30
+"""Instances taken from each of the two indexes, the vectors and the words, and from the activated topics."""
 SEEDS = 20
 HOPS, FADING, WEAKEST_EDGE = 2, 0.5, 0.3
 MOST_TERMS = 48
+_HUB = 1000
+"""A topic with more mentions, or with more than a twentieth of the scope's, is about everything: nothing spreads through it."""
 _K1, _B = 1.2, 0.75
 _COMMON = 2000
 """A term in more instances than this (and in more than a tenth of them) finds nothing by itself."""
 _EXACT, _EXACT_SHARE, _EXACT_MOST = 8_000, 0.1, 50_000
 """Scopes up to this size, or up to this share of the table, are compared one by one: exact, and quicker than an index that
 must skip what belongs to others."""
-_EDGES_OF_TOPIC = 64
+_EDGES_OF_TOPIC, _FRONT = 24, 40
+"""Edges followed from a topic in each direction, and topics that a hop hands on."""
 _TOPICS_USED, _INSTANCES_OF_TOPIC = 40, 40
 NEIGHBOURS = 2
 
@@ -62,28 +65,31 @@ SELECT 'table', current_database() || '/' || current_schema(), (SELECT id FROM m
     (SELECT reltuples FROM pg_class WHERE oid = 'memory_instances'::regclass)::float8, 0, 0
 """
 _EDGES = f"""
-SELECT {{to}} AS id, least({{score}}, {{score}} * {FADING} * {sql_weight("e")} / (1 + ln(greatest(1, t.mentions)))) AS score, h.root
-FROM {{front}} h
-JOIN memory_topics f ON f.id = h.id AND (f.mentions <= %(hub)s)
-CROSS JOIN LATERAL (SELECT * FROM topic_edges WHERE {{here}} = h.id LIMIT {_EDGES_OF_TOPIC}) e
-JOIN memory_topics t ON t.id = {{to}} AND t.scope_id = ANY(%(scopes)s)
-WHERE {sql_weight("e")} >= {WEAKEST_EDGE}
+SELECT e.{{to}} AS id, h.score * {FADING} * e.weight AS score, h.root
+FROM {{front}} h CROSS JOIN LATERAL (
+    SELECT {{to}}, {sql_weight("topic_edges")} AS weight FROM topic_edges
+    WHERE {{here}} = h.id AND weight >= {WEAKEST_EDGE} LIMIT {_EDGES_OF_TOPIC}) e
+WHERE e.weight >= {WEAKEST_EDGE}
 """
 
 
 def _hop(front: str) -> str:
-    ways = (("e.from_topic", "to_topic"), ("e.to_topic", "from_topic"))
-    both = " UNION ALL ".join(_EDGES.format(to=to, here=here, front=front, score="h.score") for to, here in ways)
-    return f"SELECT DISTINCT ON (id) id, score, root FROM ({both}) AS reached ORDER BY id, score DESC, root"
+    """Return the SQL of one hop: hubs neither send nor, by the logarithm of their mentions, receive much."""
+    ways = (("from_topic", "to_topic"), ("to_topic", "from_topic"))
+    both = " UNION ALL ".join(_EDGES.format(to=to, here=here, front=front) for to, here in ways)
+    return f"""SELECT best.id, best.score / (1 + ln(greatest(1, t.mentions))) AS score, best.root
+    FROM (SELECT DISTINCT ON (id) id, score, root FROM ({both}) AS reached ORDER BY id, score DESC, root) AS best
+    JOIN memory_topics t ON t.id = best.id AND t.scope_id = ANY(%(scopes)s) AND t.mentions <= %(hub)s
+    ORDER BY 2 DESC, 1 LIMIT {_FRONT}"""
 
 
 _TOPICS = f"""
 WITH near AS MATERIALIZED (
-    SELECT id, 1 - (topic_embedding <=> %(vector)s) AS cosine FROM memory_topics WHERE scope_id = ANY(%(scopes)s)
+    SELECT id, 1 - (topic_embedding <=> %(vector)b) AS cosine FROM memory_topics WHERE scope_id = ANY(%(scopes)s)
     ORDER BY {{distance}} LIMIT {SEEDS}),
 named AS (SELECT id FROM memory_topics WHERE scope_id = ANY(%(scopes)s) AND name_key = ANY(%(keys)s)),
 seeds AS MATERIALIZED (
-    SELECT id, max(score) AS score, id AS root FROM (
+    SELECT id, max(score)::float8 AS score, id AS root FROM (
         SELECT id, 1.0::float8 AS score FROM named
         UNION ALL
         SELECT id, 0.5 * (cosine - min(cosine) OVER ()) / greatest(1e-6, max(cosine) OVER () - min(cosine) OVER ())
@@ -115,13 +121,13 @@ active AS MATERIALIZED (
     SELECT m.instance_id AS id, sum(w.score * m.weight) AS spread
     FROM unnest(%(topics)s::text[], %(activations)s::float8[]) AS w (topic, score)
     CROSS JOIN LATERAL (SELECT instance_id, weight FROM memory_mentions WHERE topic_id = w.topic LIMIT {_INSTANCES_OF_TOPIC}) m
-    GROUP BY m.instance_id ORDER BY 2 DESC LIMIT {NEAREST}),
+    GROUP BY m.instance_id ORDER BY 2 DESC LIMIT {ACTIVE}),
 pool AS (
     SELECT scope_id, seq FROM dense UNION SELECT scope_id, seq FROM words
     UNION SELECT i.scope_id, i.seq FROM active a JOIN memory_instances i ON i.id = a.id WHERE i.scope_id = ANY(%(scopes)s)),
 around AS (SELECT DISTINCT scope_id, seq + step AS seq FROM pool, generate_series(-{NEIGHBOURS}, {NEIGHBOURS}) AS step)
 SELECT string_agg(int8send(i.number) || int8send(i.seq) || int8send(i.scope_id::int8)
-    || float8send(extract(epoch FROM i.created_at)::float8) || float8send(1 - (i.content_embedding <=> %(vector)s))
+    || float8send(extract(epoch FROM i.created_at)::float8) || float8send(1 - (i.content_embedding <=> %(vector)b))
     || float8send(coalesce(lex.score, 0)::float8) || int8send(coalesce(lex.mask, 0)) || int8send(i.length::int8)
     || float8send(coalesce(active.spread, 0)::float8) || int8send((
         CASE WHEN right(rtrim(i.content), 1) IN ('?', '？', '؟') THEN 1 ELSE 0 END
@@ -131,21 +137,19 @@ FROM around JOIN memory_instances i USING (scope_id, seq)
 LEFT JOIN lex ON lex.number = i.number LEFT JOIN active ON active.id = i.id
 """
 _ASSOCIATE = """
-WITH seed AS (SELECT i.id, i.number, w.share FROM unnest(%(numbers)s::int8[], %(shares)s::float8[]) AS w (number, share)
-              JOIN memory_instances i USING (number)),
-active AS MATERIALIZED (
-    SELECT m.topic_id, sum(seed.share * m.weight * ln(%(whole)s::float8 / t.mentions)) AS score
-    FROM seed JOIN memory_mentions m ON m.instance_id = seed.id JOIN memory_topics t ON t.id = m.topic_id
-    WHERE t.mentions BETWEEN 2 AND %(hub)s GROUP BY m.topic_id ORDER BY 2 DESC LIMIT {most}),
-reached AS (
-    SELECT m.instance_id AS id, sum(m.weight * (active.score - coalesce(own.share * own.weight
-        * ln(%(whole)s::float8 / t.mentions), 0))) AS score
-    FROM active JOIN memory_topics t ON t.id = active.topic_id
-    JOIN memory_mentions m ON m.topic_id = active.topic_id
-    LEFT JOIN (SELECT seed.id, seed.share, m.topic_id, m.weight FROM seed JOIN memory_mentions m ON m.instance_id = seed.id)
-        AS own ON own.id = m.instance_id AND own.topic_id = m.topic_id
+WITH own AS MATERIALIZED (
+    SELECT i.id, m.topic_id, w.share * m.weight * ln(%(whole)s::float8 / t.mentions) AS score
+    FROM unnest(%(numbers)s::int8[], %(shares)s::float8[]) AS w (number, share) JOIN memory_instances i USING (number)
+    JOIN memory_mentions m ON m.instance_id = i.id JOIN memory_topics t ON t.id = m.topic_id
+    WHERE t.mentions BETWEEN 2 AND %(hub)s),
+active AS MATERIALIZED (SELECT topic_id, sum(score) AS score FROM own GROUP BY topic_id ORDER BY 2 DESC LIMIT {most}),
+reached AS MATERIALIZED (
+    SELECT m.instance_id AS id, sum(m.weight * (active.score - coalesce(own.score, 0))) AS score
+    FROM active CROSS JOIN LATERAL
+        (SELECT instance_id, weight FROM memory_mentions WHERE topic_id = active.topic_id LIMIT %(hub)s) m
+    LEFT JOIN own ON own.id = m.instance_id AND own.topic_id = active.topic_id
     GROUP BY m.instance_id)
-SELECT string_agg(int8send(i.number) || float8send(1 - (i.content_embedding <=> %(vector)s))
+SELECT string_agg(int8send(i.number) || float8send(1 - (i.content_embedding <=> %(vector)b))
     || float8send(coalesce(reached.score, 0)::float8), ''::bytea)
 FROM unnest(%(pool)s::int8[]) AS w (number) JOIN memory_instances i USING (number)
 LEFT JOIN reached ON reached.id = i.id
@@ -156,8 +160,8 @@ _PACKED = np.dtype(
      ("matched", ">i8"), ("length", ">i8"), ("spread", ">f8"), ("flags", ">i8")]
 )  # fmt: skip
 _ORDERS = {
-    "topic": ("topic_embedding <=> %(vector)s", "(topic_embedding <=> %(vector)s) + 0"),
-    "content": ("content_embedding <=> %(vector)s", "(content_embedding <=> %(vector)s) + 0"),
+    "topic": ("topic_embedding <=> %(vector)b", "(topic_embedding <=> %(vector)b) + 0"),
+    "content": ("content_embedding <=> %(vector)b", "(content_embedding <=> %(vector)b) + 0"),
 }
 
 
@@ -269,9 +273,13 @@ def find(
 
 
 def associate(
-    connection: psycopg.Connection[Any], found: Found, seeds: Sequence[int], shares: NDArray[np.float64]
+    connection: psycopg.Connection[Any],
+    found: Found,
+    considered: Sequence[int],
+    seeds: Sequence[int],
+    shares: NDArray[np.float64],
 ) -> Links:
-    """Return what the best candidates (positions `seeds`, with shares that add up to 1) say for the others.
+    """Return what the best candidates (positions `seeds`, with shares that add up to 1) say for those `considered`.
 
     Spreading activation that starts from memories instead of the query: through the topics they mention, and as vectors.
     """
@@ -298,9 +306,9 @@ def associate(
         "numbers": chosen,
         "shares": shares.tolist(),
         "whole": max(2.0, found.whole),
-        "hub": max(3.0, 0.05 * found.whole),
+        "hub": int(min(_HUB, max(3.0, 0.05 * found.whole))),
         "vector": (combined / length).astype(np.float32),
-        "pool": found.numbers,
+        "pool": [found.numbers[at] for at in considered],
     }
     row = connection.execute(_ASSOCIATE, values, binary=True).fetchone()
     packed = np.frombuffer(row[0] if row and row[0] else b"", _LINKED)
@@ -364,7 +372,7 @@ def _topics(
 ) -> tuple[Activated, ...]:
     words = [readable(word) for word in texts.words(query)]
     keys = {key_of(name) for name, _ in topics_of(query, named)} | {key_of(word) for word in words}
-    hub = max(20.0, 0.05 * place.instances)
+    hub = int(min(_HUB, max(20.0, 0.05 * place.instances)))
     sql = _TOPICS.format(distance=_ORDERS["topic"][exact])
     rows = connection.execute(sql, {**values, "keys": sorted(keys), "hub": hub})
     return tuple(Activated(*row) for row in rows)

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     import psycopg
 
 TOP_K = 10
+CONSIDERED = 250
+"""Of the best candidates this many may be lifted by the very best."""
 _REASON_OF = {"dense": "seed", "spreading": "spread"}
 _WORTH_SAYING = 0.05
 
@@ -46,7 +48,9 @@ def recall(
     ranked = rank(found.candidates, found.query, parts)
     if (parts or Parts()).spreading:
         seeds, shares = seeds_of(ranked)
-        links = candidates.associate(connection, found, seeds, shares) if seeds else None
+        links = (
+            candidates.associate(connection, found, ranked.order[:CONSIDERED].tolist(), seeds, shares) if seeds else None
+        )
         if links is not None:
             ranked = spread(ranked, found.candidates, links.resembling, links.associated)
     best = ranked.order[:top_k]
