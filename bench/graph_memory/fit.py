@@ -2,8 +2,8 @@
 
 FILE: conversations and questions in LoCoMo's format. Candidates come from the real recall path; the weights of a linear
 ranker maximise the softmax likelihood of the gold turns with an L2 penalty (Newton's method, convex, so the result does
-not depend on a start). What is printed first is leave-one-conversation-out: weights fitted on the others, measured on the
-one left out. The constants printed last are fitted on all.
+not depend on a start). What is printed first is leave-one-conversation-out: weights fitted on the others, measured
+on the one left out. The constants printed last are fitted on all.
 """
 
 from __future__ import annotations

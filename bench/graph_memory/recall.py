@@ -101,12 +101,13 @@ def fill(database: Database, size: Size, made: _Synthetic) -> None:
         with connection.cursor() as cursor:
             for at, (count, total) in enumerate(zip(counts, tokens, strict=True)):
                 cursor.execute(
-                    "INSERT INTO memory_scopes (id, bot, chat, next_seq, instances, tokens) VALUES (%s, 'b', %s, %s, %s, %s)",
+                    "INSERT INTO memory_scopes (id, bot, chat, next_seq, instances, tokens) "
+                    "VALUES (%s, 'b', %s, %s, %s, %s)",
                     (at + 1, f"c{at}", count, count, total),
                 )
             with cursor.copy(
-                "COPY memory_topics (id, topic_name, topic_embedding, scope_id, name_key, mentions, embedder_id, last_accessed)"
-                " FROM STDIN"
+                "COPY memory_topics (id, topic_name, topic_embedding, scope_id, name_key, mentions, embedder_id,"
+                " last_accessed) FROM STDIN"
             ) as copy:
                 for at, vector in enumerate(made.vectors(size.topics)):
                     name = f"w{at:x}q"
@@ -114,15 +115,15 @@ def fill(database: Database, size: Size, made: _Synthetic) -> None:
             vectors = made.vectors(size.instances)
             bodies: list[tuple[int, int, str]] = []
             with cursor.copy(
-                "COPY memory_instances (id, topic_id, content, content_embedding, created_at, metadata, scope_id, seq, number, kind,"
-                " hash, length, embedder_id) FROM STDIN"
+                "COPY memory_instances (id, topic_id, content, content_embedding, created_at, metadata, scope_id, seq,"
+                " number, kind, hash, length, embedder_id) FROM STDIN"
             ) as copy:
                 for at in range(size.instances):
                     body, scope = made.text(int(lengths[at])), int(scope_of[at])
                     bodies.append((scope, at + 1, body))
                     copy.write_row(
-                        (f"i{at}", None, body, vectors[at], f"2025-01-01 00:00:00+00:{at % 60:02}", f'{{"sender_id": "p{at % 30}"}}',
-                         scope, int(seqs[at]), at + 1, "message", b"\\x00", int(lengths[at]), 1)
+                        (f"i{at}", None, body, vectors[at], f"2025-01-01 00:00:00+00:{at % 60:02}",
+                         f'{{"sender_id": "p{at % 30}"}}', scope, int(seqs[at]), at + 1, "message", b"\\x00", int(lengths[at]), 1)
                     )  # fmt: skip
             with cursor.copy("COPY memory_terms (scope_id, term, number, tf, length) FROM STDIN") as copy:
                 for scope, number, body in bodies:
@@ -150,21 +151,29 @@ def fill(database: Database, size: Size, made: _Synthetic) -> None:
 
 def measure(database: Database, size: Size, made: _Synthetic) -> dict[str, Any]:
     """Return milliseconds (p50, p95) and completeness, for the large scope and one that holds a hundredth."""
-    found: dict[str, Any] = {}
-    for title, scope, number in (("large scope", Scope("b", "c0"), 1), ("1 % scope", Scope("b", "c5"), 6)):
-        asked = [(made.text(9), made.vectors(1)[0]) for _ in range(size.queries)]
-        for text, vector in asked[:20]:
-            _recall(database, scope, text, vector)
-        times = [_timed(lambda t=text, v=vector: _recall(database, scope, t, v)) for text, vector in asked]  # type: ignore[misc]
-        raw = [_timed(lambda v=vector: _raw(database, number, v, exact=False)) for _, vector in asked]  # type: ignore[misc]
-        complete = [len(_recall(database, scope, text, vector).instances) for text, vector in asked[:50]]
-        found[title] = {
-            "recall": _percentiles(times),
-            "raw pgvector": _percentiles(raw),
-            "returned": min(complete),
-            "share of exact": round(float(np.mean([_overlap(database, scope, number, v) for _, v in asked[:50]])), 4),
-        }
-    return found
+    return {
+        "large scope": _of_scope(database, Scope("b", "c0"), 1, size, made),
+        "1 % scope": _of_scope(database, Scope("b", "c5"), 6, size, made),
+    }
+
+
+def _of_scope(database: Database, scope: Scope, number: int, size: Size, made: _Synthetic) -> dict[str, Any]:
+    asked = [(made.text(9), made.vectors(1)[0]) for _ in range(size.queries)]
+    for text, vector in asked[:20]:
+        _recall(database, scope, text, vector)
+
+    def whole(text: str, vector: Embedded) -> float:
+        return _timed(lambda: _recall(database, scope, text, vector))
+
+    def raw(vector: Embedded) -> float:
+        return _timed(lambda: _raw(database, number, vector, exact=False))
+
+    return {
+        "recall": _percentiles([whole(text, vector) for text, vector in asked]),
+        "raw pgvector": _percentiles([raw(vector) for _, vector in asked]),
+        "returned": min(len(_recall(database, scope, text, vector).instances) for text, vector in asked[:50]),
+        "share of exact": round(float(np.mean([_overlap(database, scope, number, v) for _, v in asked[:50]])), 4),
+    }
 
 
 def _recall(database: Database, scope: Scope, text: str, vector: Embedded) -> Any:
@@ -176,7 +185,8 @@ def _raw(database: Database, scope: int, vector: Embedded, *, exact: bool) -> li
     with database.transaction() as connection:
         plus = " + 0" if exact else ""
         rows = connection.execute(
-            f"SELECT number FROM memory_instances WHERE scope_id = %s ORDER BY (content_embedding <=> %s){plus} LIMIT {TOP_K}",
+            f"SELECT number FROM memory_instances WHERE scope_id = %s "
+            f"ORDER BY (content_embedding <=> %s){plus} LIMIT {TOP_K}",
             (scope, vector),
         )
         return [row[0] for row in rows]
@@ -213,10 +223,13 @@ def main() -> None:
     share = given.instances / Size.instances
     size = Size(given.instances, int(Size.topics * share), int(Size.edges * share))
     made = _Synthetic()
-    with tempfile.TemporaryDirectory() as folder, postgres(Path(folder)) as server:
-        with evaluate.throwaway(server.url, made) as database:
-            fill(database, size, made)
-            print(json.dumps(measure(database, size, made), indent=1))
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        postgres(Path(folder)) as server,
+        evaluate.throwaway(server.url, made) as database,
+    ):
+        fill(database, size, made)
+        print(json.dumps(measure(database, size, made), indent=1))
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import psycopg
 
 TOP_K = 10
-CONSIDERED = 250
+CONSIDERED = 150
 """Of the best candidates this many may be lifted by the very best."""
 _REASON_OF = {"dense": "seed", "spreading": "spread"}
 _WORTH_SAYING = 0.05
@@ -49,7 +49,9 @@ def recall(
     if (parts or Parts()).spreading:
         seeds, shares = seeds_of(ranked)
         links = (
-            candidates.associate(connection, found, ranked.order[:CONSIDERED].tolist(), seeds, shares) if seeds else None
+            candidates.associate(connection, found, ranked.order[:CONSIDERED].tolist(), seeds, shares)
+            if seeds
+            else None
         )
         if links is not None:
             ranked = spread(ranked, found.candidates, links.resembling, links.associated)
