@@ -2,8 +2,8 @@
 
 FILE: conversations and questions in LoCoMo's format. Candidates come from the real recall path; the weights of a linear
 ranker maximise the softmax likelihood of the gold turns with an L2 penalty (Newton's method, convex, so the result does
-not depend on a start). What is printed first is leave-one-conversation-out: weights fitted on the others, measured on the
-one left out. The constants printed last are fitted on all.
+not depend on a start). What is printed first is leave-one-conversation-out: weights fitted on the others, measured
+on the one left out. The constants printed last are fitted on all.
 """
 
 from __future__ import annotations
@@ -14,13 +14,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import psycopg
 from numpy.typing import NDArray
 
 import lumia
 from handlers.memory_graph import candidates, evaluate
-from handlers.memory_graph.ranking import Parts, features
+from handlers.memory_graph.ranking import Parts, features, rank, seeds_of
+from handlers.memory_graph.recall import CONSIDERED
 from handlers.memory_graph.types import Embedder, Scope
 from handlers.memory_graph.weights import FEATURES
 
@@ -40,6 +43,7 @@ class Case:
     question: evaluate.Question
     found: candidates.Found
     ids: tuple[str, ...]
+    links: candidates.Links | None = None
 
     @property
     def gold(self) -> list[int]:
@@ -63,8 +67,15 @@ def cases(path: Path, url: str, embedder: Embedder) -> dict[str, list[Case]]:
                     found = candidates.find(connection, scope, question.text, vector, now=now)
                     if found is not None:
                         known = tuple(numbers[number] for number in found.numbers)
-                        collected[conversation.name].append(Case(question, found, known))
+                        links = _links(connection, found)
+                        collected[conversation.name].append(Case(question, found, known, links))
     return collected
+
+
+def _links(connection: psycopg.Connection[Any], found: candidates.Found) -> candidates.Links | None:
+    ranked = rank(found.candidates, found.query)
+    considered = ranked.order[:CONSIDERED].tolist()
+    return candidates.associate(connection, found, considered, *seeds_of(ranked)) if considered else None
 
 
 def matrices(given: Sequence[Case], names: Sequence[str], base: Mapping[str, float]) -> list[Floats]:
@@ -75,7 +86,11 @@ def matrices(given: Sequence[Case], names: Sequence[str], base: Mapping[str, flo
 
 def fitted(given: Sequence[Case], names: Sequence[str], base: Mapping[str, float], l2: float = L2) -> dict[str, float]:
     """Return the weights of `names` that make the gold turns of `given` likeliest."""
-    pairs = [(x, case.gold) for x, case in zip(matrices(given, names, base), given, strict=True) if case.gold]
+    return _newton([(x, case.gold) for x, case in zip(matrices(given, names, base), given, strict=True)], names, l2)
+
+
+def _newton(every: Sequence[tuple[Floats, list[int]]], names: Sequence[str], l2: float) -> dict[str, float]:
+    pairs = [(x, gold) for x, gold in every if gold]
     weights = np.zeros(len(names))
     current = _likelihood(pairs, weights, l2)
     for _ in range(STEPS):
@@ -102,14 +117,31 @@ def both(given: Sequence[Case], names: Sequence[str]) -> tuple[dict[str, float],
     return own, fitted(given, names, own)
 
 
-def left_out(collected: Mapping[str, list[Case]], names: Sequence[str]) -> list[evaluate.Answer]:
+def spreading(given: Sequence[Case], weights: Mapping[str, float], base: Mapping[str, float]) -> dict[str, float]:
+    """Return the weights of what the best candidates say for the others, beside the ranking's scores."""
+    return _newton(_linked(given, weights, base), ("ranking", "resembling", "associated"), L2)
+
+
+def _linked(
+    given: Sequence[Case], weights: Mapping[str, float], base: Mapping[str, float]
+) -> list[tuple[Floats, list[int]]]:  # fmt: skip
+    found = []
+    for case, x in zip(given, matrices(given, list(weights), base), strict=True):
+        links = case.links or candidates.Links(np.zeros(len(x)), np.zeros(len(x)))
+        scores = x @ np.array(list(weights.values()))
+        found.append((np.stack([scores, links.resembling, links.associated], axis=1), case.gold))
+    return found
+
+
+def left_out(collected: Mapping[str, list[Case]], names: Sequence[str], *, spread: bool) -> list[evaluate.Answer]:
     """Return the answers to each conversation's questions with weights fitted on the other conversations."""
     answers = []
     for name, given in collected.items():
         others = [case for other, cases_of in collected.items() if other != name for case in cases_of]
         own, weights = both(others, names)
-        for case, x in zip(given, matrices(given, names, own), strict=True):
-            order = np.lexsort((-case.found.candidates.seq, -(x @ np.array([weights[one] for one in names]))))
+        last = spreading(others, weights, own) if spread else {"ranking": 1.0, "resembling": 0.0, "associated": 0.0}
+        for case, (x, _) in zip(given, _linked(given, weights, own), strict=True):
+            order = np.lexsort((-case.found.candidates.seq, -(x @ np.array(list(last.values())))))
             best = tuple(case.ids[at] for at in order[: max(evaluate.DEPTHS)])
             answers.append(evaluate.Answer(case.question, best, 0.0))
     return answers
@@ -155,13 +187,21 @@ def main() -> None:
 def report(collected: Mapping[str, list[Case]]) -> None:
     """Print the left-out figures, and the constants."""
     names = [name for name in FEATURES if name not in UNFITTED]
-    for title, some in (("without spreading", [one for one in names if one != "spread"]), ("all", names)):
-        found = evaluate.figures(left_out(collected, some))
+    plain = [name for name in names if name != "spread"]
+    for title, some, spread in (
+        ("no spreading", plain, False),
+        ("from the query's topics", names, False),
+        ("from the best memories", plain, True),
+    ):
+        found = evaluate.figures(left_out(collected, some, spread=spread))
         several = found["by_category"].get("1", {}).get("recall_at")
-        print(f"{title:20} {found['recall_at']}  nDCG@10 {found['ndcg_at_10']}  category 1 {several}")
-    own, final = both([case for some in collected.values() for case in some], names)
+        print(f"{title:24} {found['recall_at']}  nDCG@10 {found['ndcg_at_10']}  category 1 {several}")
+    every = [case for some in collected.values() for case in some]
+    own, final = both(every, plain)
     print("BASE =", {name: round(value, 3) for name, value in own.items()})
     print("FINAL =", {name: round(value, 3) for name, value in final.items()})
+    last = spreading(every, final, own)
+    print("SPREAD =", {name: round(value / last["ranking"], 3) for name, value in last.items()})
 
 
 if __name__ == "__main__":

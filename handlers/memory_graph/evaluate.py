@@ -1,9 +1,10 @@
-"""How well the memory finds what it was told: a file of conversations and questions in LoCoMo's format, measured through
-the write and recall path of a bot (Maharana et al. 2024, "Evaluating very long-term conversational memory of LLM agents").
+"""How well the memory finds what it was told: a file of conversations and questions in LoCoMo's format, measured
+through the write and recall path of a bot (Maharana et al. 2024, "Evaluating very long-term conversational memory of
+LLM agents").
 
-A list of {conversation: {session_N: [{speaker, dia_id, text, blip_caption?}], session_N_date_time}, qa: [{question, evidence:
-[dia_id], category}]}; every conversation is a scope of its own. Questions without evidence in the file and those of
-category 5 (which have no answer) are left out.
+A list of {conversation: {session_N: [{speaker, dia_id, text, blip_caption?}], session_N_date_time}, qa: [{question,
+evidence: [dia_id], category}]}; every conversation is a scope of its own. Questions without evidence in the file and
+those of category 5 (which have no answer) are left out.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from .topics import topics_of
 from .types import Embedder, Observed, Origin, Scope
 
 if TYPE_CHECKING:
-    import psycopg
+    pass
 
 DEPTHS = (1, 5, 10, 20)
 ABLATION: dict[str, Parts] = {
@@ -108,8 +109,8 @@ def evaluate(
 ) -> dict[str, Any]:
     """Measure a file on a throw-away schema of the database at `url`; returns the figures (see `figures`).
 
-    ablate: parts to switch off. rows: measure these sets of parts instead and return the figures of each by name. Raises
-    `ValueError` for an unknown part or a file that can't be read, and `MemoryUnavailableError`.
+    ablate: parts to switch off. rows: measure these sets of parts instead and return the figures of each by name.
+    Raises `ValueError` for an unknown part or a file that can't be read, and `MemoryUnavailableError`.
     """
     part_names(tuple(ablate))
     said = conversations(path)
@@ -132,7 +133,12 @@ def throwaway(url: str, embedder: Embedder) -> Iterator[Database]:
     """Give a memory of its own in a new schema, which is dropped at the end."""
     name = f"evaluation_{lumia.system.new_id().lower()}"[:60].replace("-", "_")
     database = Database(
-        url, model=embedder.model, dimension=embedder.dimension, calibration=embedder.calibration, schema=name, limit=60.0
+        url,
+        model=embedder.model,
+        dimension=embedder.dimension,
+        calibration=embedder.calibration,
+        schema=name,
+        limit=60.0,
     )
     try:
         yield database

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .weights import BASE, FEATURES, FINAL
+from .weights import BASE, FEATURES, FINAL, SPREAD
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -22,6 +22,8 @@ Flags = NDArray[np.bool_]
 CONVERSATION_SECONDS = 3600.0
 """A longer silence ends a conversation: what follows is not its continuation."""
 _TOP_OF_CONVERSATION = 3
+SEEDS, TEMPERATURE = 8, 2.0
+"""Activation spreads from that many of the best; a higher temperature makes them more alike."""
 
 
 @dataclass(frozen=True)
@@ -126,6 +128,37 @@ def rank(candidates: Candidates, query: Query, parts: Parts | None = None) -> Ra
     scores = np.sum(list(shares.values()), axis=0)
     newer = -candidates.seq if parts.recency else candidates.seq
     order = np.lexsort((newer, candidates.scope, -np.round(scores, 9)))
+    return Ranked(order, scores, shares)
+
+
+def seeds_of(ranked: Ranked) -> tuple[list[int], Floats]:
+    """Return the best candidates, from which activation spreads, and the share of each; shares add up to 1."""
+    best = ranked.order[:SEEDS]
+    if not len(best):
+        return [], np.zeros(0)
+    scores = ranked.scores[best]
+    raised = np.exp((scores - scores.max()) / TEMPERATURE)
+    return best.tolist(), raised / raised.sum()
+
+
+def spread(ranked: Ranked, candidates: Candidates, resembling: Floats, associated: Floats) -> Ranked:
+    """Return a ranking with what its best ones say for the others; no seed is outranked by what it lifted.
+
+    resembling, associated: of each candidate (`candidates.Links`).
+    """
+    lifted = SPREAD["resembling"] * resembling + SPREAD["associated"] * associated
+    scores = ranked.scores + lifted
+    best = ranked.order[:SEEDS]
+    others = np.ones(len(scores), bool)
+    others[best] = False
+    # What was below the last seed may pass seeds it came near to, never the first: that one brought it here.
+    ceiling = float(scores[best[0]]) if len(best) else 0.0
+    scores = np.where(others, np.minimum(scores, ceiling - 1e-6), scores)
+    shares = {
+        **ranked.shares,
+        "spreading": ranked.shares.get("spreading", np.zeros(len(scores))) + scores - ranked.scores,
+    }
+    order = np.lexsort((-candidates.seq, candidates.scope, -np.round(scores, 9)))
     return Ranked(order, scores, shares)
 
 

@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import candidates, reading
-from .ranking import Parts, Ranked, rank
+from .ranking import Parts, Ranked, rank, seeds_of, spread
 from .types import Embedded, Reason, Recalled, Scope, ScoredInstance, ScoredTopic
 
 if TYPE_CHECKING:
     import psycopg
 
 TOP_K = 10
+CONSIDERED = 150
+"""Of the best candidates this many may be lifted by the very best."""
 _REASON_OF = {"dense": "seed", "spreading": "spread"}
 _WORTH_SAYING = 0.05
 
@@ -44,6 +46,15 @@ def recall(
     if found is None or top_k < 1:
         return Recalled()
     ranked = rank(found.candidates, found.query, parts)
+    if (parts or Parts()).spreading:
+        seeds, shares = seeds_of(ranked)
+        links = (
+            candidates.associate(connection, found, ranked.order[:CONSIDERED].tolist(), seeds, shares)
+            if seeds
+            else None
+        )
+        if links is not None:
+            ranked = spread(ranked, found.candidates, links.resembling, links.associated)
     best = ranked.order[:top_k]
     ids = _ids(connection, scope, [found.numbers[at] for at in best])
     known = {one.id: one for one in reading.instances(connection, scope, list(ids.values()))}
@@ -87,7 +98,11 @@ def _topics(
         ScoredTopic(
             known[one.id],
             float(np.round(one.score * (0.5 + 0.5 * one.strength), 6)),
-            (Reason("spread" if one.depth else "seed", round(one.score, 4), f"from {one.source}" if one.depth else ""),),
+            (
+                Reason(
+                    "spread" if one.depth else "seed", round(one.score, 4), f"from {one.source}" if one.depth else ""
+                ),
+            ),
         )
         for one in best
         if one.id in known

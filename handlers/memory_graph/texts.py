@@ -23,30 +23,31 @@ _LATIN = re.compile(r"[a-z]+")
 _CONTRACTION = re.compile(r"(?:n['’ʼ]t|['’ʼ](?:s|m|d|re|ve|ll))$")
 
 # Verb forms no suffix rule reaches, each with its stem; only forms that aren't another common word.
-_IRREGULAR = dict(
-    pair.split(":")
-    for pair in (
-        "went:go gone:go goes:go did:do done:do does:do doing:do was:be were:be been:be being:be is:be are:be am:be had:have has:have having:have "
-        "made:make making:make took:take taken:take taking:take got:get gotten:get getting:get gave:give given:give giving:give came:come "
-        "coming:come saw:see seen:see bought:buy brought:bring thought:think taught:teach caught:catch sought:seek fought:fight told:tell "
-        "said:say met:meet kept:keep slept:sleep felt:feel left:leave lost:lose sent:send spent:spend built:build won:win began:begin "
-        "begun:begin ran:run running:run swam:swim swum:swim sang:sing sung:sing drank:drink drove:drive driven:drive driving:drive "
-        "wrote:write written:write writing:write rode:ride ridden:ride riding:ride ate:eat eaten:eat chose:choose chosen:choose "
-        "choosing:choose broke:break broken:break spoke:speak spoken:speak stole:steal stolen:steal woke:wake woken:wake flew:fly "
-        "flown:fly grew:grow grown:grow knew:know known:know threw:throw thrown:throw drew:draw drawn:draw wore:wear worn:wear "
-        "became:become becoming:become found:find held:hold heard:hear paid:pay sold:sell stood:stand understood:understand fell:fall "
-        "fallen:fall forgot:forget forgotten:forget led:lead read:read shot:shoot taught:teach hung:hang stuck:stick struck:strike "
-        "children:child kids:kid men:man women:woman people:person feet:foot teeth:tooth mice:mouse lives:life wives:wife knives:knife "
-        "leaves:leaf better:good best:good worse:bad worst:bad using:use used:use lying:lie dying:die tying:tie"
-    ).split()
-)
+_FORMS = """
+went:go gone:go goes:go did:do done:do does:do doing:do was:be were:be been:be being:be is:be are:be am:be
+had:have has:have having:have made:make making:make took:take taken:take taking:take got:get gotten:get
+getting:get gave:give given:give giving:give came:come coming:come saw:see seen:see bought:buy brought:bring
+thought:think taught:teach caught:catch sought:seek fought:fight told:tell said:say met:meet kept:keep
+slept:sleep felt:feel left:leave lost:lose sent:send spent:spend built:build won:win began:begin begun:begin
+ran:run running:run swam:swim swum:swim sang:sing sung:sing drank:drink drove:drive driven:drive driving:drive
+wrote:write written:write writing:write rode:ride ridden:ride riding:ride ate:eat eaten:eat chose:choose
+chosen:choose choosing:choose broke:break broken:break spoke:speak spoken:speak stole:steal stolen:steal
+woke:wake woken:wake flew:fly flown:fly grew:grow grown:grow knew:know known:know threw:throw thrown:throw
+drew:draw drawn:draw wore:wear worn:wear became:become becoming:become found:find held:hold heard:hear paid:pay
+sold:sell stood:stand understood:understand fell:fall fallen:fall forgot:forget forgotten:forget led:lead
+read:read shot:shoot taught:teach hung:hang stuck:stick struck:strike children:child kids:kid men:man
+women:woman people:person feet:foot teeth:tooth mice:mouse lives:life wives:wife knives:knife leaves:leaf
+better:good best:good worse:bad worst:bad using:use used:use lying:lie dying:die tying:tie
+"""
+_IRREGULAR = dict(pair.split(":") for pair in _FORMS.split())
 
 # Asking words carry no content: they are left out of a query (not of what is indexed).
-QUESTION_WORDS = frozenset(
-    "what when where who whom whose which why how do be have "
-    "什么 甚么 怎么 怎样 如何 为什么 为何 哪里 哪儿 哪个 哪些 哪 谁 几 多少 吗 呢 "
-    "何 誰 どこ いつ なぜ どう どの どれ どんな".split()
-)
+_ASKED_BY = """
+what when where who whom whose which why how do be have
+什么 甚么 怎么 怎样 如何 为什么 为何 哪里 哪儿 哪个 哪些 哪 谁 几 多少 吗 呢
+何 誰 どこ いつ なぜ どう どの どれ どんな
+"""
+QUESTION_WORDS = frozenset(_ASKED_BY.split())
 _ASKING = re.compile(
     r"什么时候|什么|甚么|怎么样|怎么|怎样|如何|为什么|为何|哪里|哪儿|哪个|哪些|哪位|哪|谁|几点|多少|是不是|有没有|吗|呢|"
     r"なんの|なにを|なに|何|誰|だれ|どこ|いつ|なぜ|どうして|どうやって|どう|どの|どれ|どんな|ですか|ますか|ましたか|でしたか"
@@ -61,7 +62,7 @@ def stem(word: str) -> str:
         return _IRREGULAR[word]
     if len(word) <= 3 or not _LATIN.fullmatch(word):
         return word
-    if word.endswith("ies") and len(word) > 4:
+    if word.endswith(("ies", "ied")) and len(word) > 4:
         word = word[:-3] + "y"
     elif word.endswith(("sses", "shes", "ches", "xes", "zes")):
         word = word[:-2]
@@ -76,8 +77,6 @@ def stem(word: str) -> str:
             break
     if word.endswith("ly") and len(word) > 5:
         word = word[:-2]
-    if word.endswith("ied") and len(word) > 4:
-        word = word[:-3] + "y"
     if word.endswith("i") and len(word) > 3:
         word = word[:-1] + "y"
     if word.endswith("e") and len(word) > 3:

@@ -29,23 +29,21 @@ _GLUE = re.compile(
     r"不没别无会能可要想说去来看做用上下里中今明昨天年月日时候点分后前]+"
 )
 _HAN_RUN = re.compile(r"[\u4e00-\u9fff]{2,}")
-_PLAIN = frozenset(
-    texts.stem(word)
-    for word in (
-        "about above actually after again almost already also although always amazing another anyone anything around "
-        "awesome because been before being believe between both can't cannot certainly come could couldn't definitely "
-        "didn't doesn't doing done don't during each either else enough even ever every everyone everything exactly "
-        "excited feel feeling few first from getting give glad going gonna good great guess haha happen hard hate have "
-        "having hello here hey hope however instead into it's just keep kind know last later least less let's like little "
-        "look looking lots love made make many maybe mean might mine more most much must myself need never next nice "
-        "nothing often okay once only other others our ours over own perfect please pretty probably quite rather really "
-        "right same say seem seems several shall should since some someone something sometimes soon sorry still stuff "
-        "such super sure take talk tell than thank thanks that that's their theirs them then there these they they're "
-        "thing things think this those though thought through time today together tomorrow tonight too totally tried try "
-        "trying under until upon used very wait want was way week well went were what when where which while whole will "
-        "wish with within without wonderful won't would wouldn't wow yeah year yes yesterday yet you your yours yourself"
-    ).split()
-)
+_COMMON = """
+about above actually after again almost already also although always amazing another anyone anything around
+awesome because been before being believe between both can't cannot certainly come could couldn't definitely
+didn't doesn't doing done don't during each either else enough even ever every everyone everything exactly
+excited feel feeling few first from getting give glad going gonna good great guess haha happen hard hate have
+having hello here hey hope however instead into it's just keep kind know last later least less let's like little
+look looking lots love made make many maybe mean might mine more most much must myself need never next nice
+nothing often okay once only other others our ours over own perfect please pretty probably quite rather really
+right same say seem seems several shall should since some someone something sometimes soon sorry still stuff
+such super sure take talk tell than thank thanks that that's their theirs them then there these they they're
+thing things think this those though thought through time today together tomorrow tonight too totally tried try
+trying under until upon used very wait want was way week well went were what when where which while whole will
+wish with within without wonderful won't would wouldn't wow yeah year yes yesterday yet you your yours yourself
+"""
+_PLAIN = frozenset(texts.stem(word) for word in _COMMON.split())
 
 
 def names(text: str) -> list[str]:
@@ -101,7 +99,9 @@ def names_in(folded: str, people: Iterable[str]) -> list[str]:
         edge = r"(?<![^\W_])" if name[0].isascii() and name[0].isalnum() else ""
         close = r"(?![^\W_])" if name[-1].isascii() and name[-1].isalnum() else ""
         # Latin letters beside Chinese or Japanese ones are at a word's edge, too.
-        if re.search(edge.replace("[^\\W_]", "[a-z0-9]") + re.escape(name) + close.replace("[^\\W_]", "[a-z0-9]"), folded):
+        if re.search(
+            edge.replace("[^\\W_]", "[a-z0-9]") + re.escape(name) + close.replace("[^\\W_]", "[a-z0-9]"), folded
+        ):
             found.append(person)
     return found
 

@@ -151,5 +151,10 @@ def _vectors(
         (scope, list(seqs)),
         binary=True,
     ).fetchall()
-    vectors = [np.asarray(row[0].to_numpy() if hasattr(row[0], "to_numpy") else row[0], np.float32) for row in rows]
+    vectors = [as_array(row[0]) for row in rows]
     return np.stack(vectors) if vectors else np.zeros((0, dimension), np.float32)
+
+
+def as_array(value: Any) -> NDArray[np.float32]:
+    """Return a stored vector as psycopg gives it, shape (d,)."""
+    return np.asarray(value.to_numpy() if hasattr(value, "to_numpy") else value, np.float32)
