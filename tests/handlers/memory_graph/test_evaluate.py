@@ -41,7 +41,7 @@ def test_evidence_is_read_as_the_data_set_writes_it(tmp_path: Path) -> None:
     file = tmp_path / "one.json"
     file.write_text(json.dumps([{"conversation": {"session_1": turns}, "qa": qa}]))
     (found,) = evaluate.conversations(file)
-    assert [(one.text, one.gold) for one in found.questions] == [("a", {"D1:1", "D1:3"})]
+    assert [(one.text, one.gold) for one in found.questions] == [("a", frozenset({"D1:1", "D1:3"}))]
 
 
 @pytest.mark.parametrize("text", ["nothing", "{}", '[{"conversation": {}}]', '[{"conversation": 3, "qa": []}]'])
