@@ -14,7 +14,7 @@ import lumia
 
 from . import migrations
 from .embedders import claim_active
-from .errors import DatabaseAwayError, ExtensionError, MemoryUnavailableError, ReadOnlyError, SchemaError
+from .errors import DatabaseAwayError, EmbedderError, ExtensionError, MemoryUnavailableError, ReadOnlyError, SchemaError
 from .types import Calibration
 
 if TYPE_CHECKING:
@@ -25,6 +25,8 @@ LIMIT_SECONDS = 15.0
 _CONNECT_SECONDS = 3
 _IDLE_SECONDS = 5.0
 """A connection unused for longer is asked whether it still lives."""
+_AWAY_SECONDS = 2.0
+"""A database that can't be reached is not asked again for so long: nobody waits for the same time-out in turn."""
 _KEPT = 16
 _NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 
@@ -56,6 +58,7 @@ class Database:
         self._pid = os.getpid()
         self._ready = False
         self._embedder = 0
+        self._away: tuple[float, MemoryUnavailableError] | None = None
 
     @property
     def embedder_id(self) -> int:
@@ -76,12 +79,15 @@ class Database:
             with _limited(connection, self.limit), connection.transaction():
                 yield connection
         except psycopg.Error as error:
+            problem = explained(error, self.url)
+            if isinstance(problem, (EmbedderError, SchemaError)):
+                self._ready = False  # somebody changed the tables: the next use looks at them again
+                self.close()
+                with suppress(Exception):
+                    connection.close()
+            raise problem from error
+        finally:
             self._given_back(connection)
-            raise explained(error, self.url) from error
-        except BaseException:
-            self._given_back(connection)
-            raise
-        self._given_back(connection)
 
     def prepare(self) -> None:
         """Make the tables if need be and check them; raises what `transaction` raises."""
@@ -100,10 +106,16 @@ class Database:
                 "the memory has no database: start one with `lumia up`, or set LUMIA_DATABASE_URL to a PostgreSQL "
                 "15 or newer with pgvector"
             )
+        if self._away is not None and lumia.system.monotonic() < self._away[0]:
+            raise self._away[1]
         try:
-            return psycopg.connect(**self._options())
+            connection = psycopg.connect(**self._options())
         except (psycopg.Error, OSError) as error:
-            raise explained(error, self.url) from error
+            problem = explained(error, self.url)
+            self._away = lumia.system.monotonic() + _AWAY_SECONDS, problem
+            raise problem from error
+        self._away = None
+        return connection
 
     def close(self) -> None:
         """Close the connections; the next use opens new ones."""
@@ -206,6 +218,11 @@ def explained(error: BaseException, url: str) -> MemoryUnavailableError:
     if isinstance(error, errors.InsufficientPrivilege):
         return SchemaError(
             f"this account may not do that in the memory's database: {line}; grant it CREATE and USAGE on the schema"
+        )
+    if "dimensions" in line or (isinstance(error, errors.NotNullViolation) and "embedder_id" in line):
+        return EmbedderError(
+            f"the memory's vectors are another embedder's now ({line}); restart the worker with the configured "
+            "embedder, or run `lumia memory rebuild`"
         )
     if isinstance(error, errors.DataException):
         return SchemaError(f"the memory's database refuses a value: {line}; run `lumia doctor`")

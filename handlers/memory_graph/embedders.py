@@ -30,7 +30,10 @@ def stored(connection: psycopg.Connection[Any]) -> list[Stored]:
     rows = connection.execute(
         "SELECT id, model, dimension, state, calibration FROM memory_embedders ORDER BY state, id"
     ).fetchall()
-    return [Stored(*row[:4], Calibration(**row[4]) if row[4] else Calibration()) for row in rows]
+    return [
+        Stored(id, model, dimension, state, Calibration(**calibration) if calibration else Calibration())
+        for id, model, dimension, state, calibration in rows
+    ]
 
 
 def claim_active(

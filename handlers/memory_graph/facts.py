@@ -16,6 +16,7 @@ import lumia
 from . import graph, scopes, writing
 from .content import contradicts, fitted, hash_of
 from .decay import GAIN, HALF_LIFE_GROWTH, MAX_HALF_LIFE_DAYS, sql_strength
+from .graph import ACTIVE_EMBEDDER
 from .types import Calibration, Embedded, Fact, Observed, Origin, Scope
 from .writing import KNOWN, MERGED, NEW, REPEATED, Observation, Written
 
@@ -41,9 +42,10 @@ UPDATE memory_instances SET seen = seen + 1, importance = greatest(importance, %
     message_ids = message_ids || ARRAY(SELECT m FROM unnest(%s::text[]) AS m WHERE m <> ALL(message_ids) LIMIT 20)
 WHERE id = %s
 """
-_REWORD = """
-UPDATE memory_instances SET content = %s, content_embedding = %s, hash = %s, length = %s, embedder_id = %s
-WHERE id = %s
+_REWORD = f"""
+UPDATE memory_instances SET content = %(text)s, content_embedding = %(vector)s, hash = %(hash)s, length = %(length)s,
+    embedder_id = {ACTIVE_EMBEDDER}
+WHERE id = %(id)s
 """
 _USED_BEFORE = "SELECT unnest(ids) FROM memory_writes WHERE run_id = %s AND kind = 'strengthen'"
 _STRENGTHEN_TOPICS = f"""
@@ -92,7 +94,8 @@ def write_fact(
     writing.check_vectors([vector])
     said = Observed(fitted(fact.text), "fact", fact.sender, fact.sender_name, None, None, fact.importance)
     about = [(fact.topic, 1.0), *topics]
-    observation = Observation(scope, said, vector, origin, terms or {}, about, topic_vectors or {})
+    observation = writing.storable(Observation(scope, said, vector, origin, terms or {}, about, topic_vectors or {}))
+    scope, origin = observation.scope, observation.origin
     wanted = scopes.made(connection, [scope])[scope]
     visible = scopes.visible(connection, scope)
     next_seq = scopes.locked(connection, visible)
@@ -123,6 +126,7 @@ def write_reply(
     now: float,
 ) -> Written:
     """Write what the bot said, unless it repeats what the memory holds already; raises what `observe_many` raises."""
+    observation = writing.storable(observation)
     writing.check_vectors([observation.vector])
     visible = scopes.visible(connection, observation.scope)
     twin = _twin(connection, visible, ("fact", "message", "reply"), observation, calibration)
@@ -217,7 +221,8 @@ def _add_topics(
 
 def _reword(connection: psycopg.Connection[Any], twin: _Twin, observation: Observation, embedder: int) -> None:
     text, length = fitted(observation.message.text), sum(observation.terms.values())
-    connection.execute(_REWORD, (text, observation.vector, hash_of(text), length, embedder, twin.id))
+    values = {"text": text, "vector": observation.vector, "hash": hash_of(text), "length": length}
+    connection.execute(_REWORD, {**values, "embedder": embedder, "id": twin.id})
     connection.execute("DELETE FROM memory_terms WHERE number = %s", (twin.number,))
     writing.index_terms(connection, [(twin.scope_id, twin.number, observation.terms, length)])
     connection.execute(

@@ -7,7 +7,7 @@ does a topic with a pinned instance. Edges decay on their own; those that have f
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,10 +16,13 @@ import lumia
 from . import scopes
 from .content import key_of
 from .decay import DAY, sql_strength, sql_weight
+from .embedders import ACTIVE, stored
+from .errors import EmbedderError
 from .types import Origin, Scope
 
 if TYPE_CHECKING:
     import psycopg
+    from numpy.typing import NDArray
 
 FADED = 0.05
 UNUSED_DAYS = 30.0
@@ -150,7 +153,7 @@ def forget(
     origin: Origin | None = None,
     retention_days: float = RETENTION_DAYS,
 ) -> Forgotten:
-    """Forget a topic of `scope` by name with what was said about it alone, or only its facts that hold `content`.
+    """Forget a topic of `scope` by name with its facts and what was said about it alone, or only what holds `content`.
 
     Pinned or not: whoever asks for it means it. It can be brought back by its batch.
     """
@@ -168,7 +171,12 @@ def forget(
     ).fetchall()
     ids, names = [row[0] for row in rows], tuple(row[1] for row in rows)
     if not content:
-        gone = _recycle(connection, number, ids, [], batch, "forgotten", now, retention_days)
+        facts = connection.execute(
+            "SELECT id FROM memory_instances WHERE scope_id = %s AND topic_id = ANY(%s) AND kind = 'fact'",
+            (number, ids),
+        ).fetchall()
+        own = [id for (id,) in facts]
+        gone = _recycle(connection, number, ids, own, batch, "forgotten", now, retention_days)
     else:
         found = connection.execute(
             "SELECT DISTINCT i.id FROM memory_instances i JOIN memory_mentions m ON m.instance_id = i.id "
@@ -211,16 +219,24 @@ def pin(connection: psycopg.Connection[Any], scope: Scope, id: str, *, pinned: b
     return changed > 0
 
 
-def restore(connection: psycopg.Connection[Any], scope: Scope, batch: str) -> Forgotten:
+def restore(
+    connection: psycopg.Connection[Any],
+    scope: Scope,
+    batch: str,
+    *,
+    passages: Callable[[Sequence[str]], NDArray[Any]] | None = None,
+) -> Forgotten:
     """Bring back what went as `batch` from `scope`; returns what came back.
 
-    What was made anew meanwhile (a topic of the same name, say) stays as it is, and what hung on the old one hangs on it.
+    What was made anew meanwhile (a topic of the same name, say) stays as it is, and takes what hung on the old one.
+    passages: embeds what went under another embedder anew; without it that raises `EmbedderError`.
     """
     number = scopes.ids(connection, [scope]).get(scope)
     if number is None:
         return Forgotten()
     scopes.locked(connection, [number])
     counts = {}
+    _embed_anew(connection, number, batch, passages)
     renamed = _twins(connection, number, batch)
     for table, _, _ in _PARTS:
         counts[table] = _restored(connection, table, number, batch, renamed)
@@ -291,6 +307,35 @@ def _recycle(
         (*lengths, scope_id),
     )
     return Forgotten(len(topics), lengths[0], edges, batch)
+
+
+def _embed_anew(
+    connection: psycopg.Connection[Any],
+    scope_id: int,
+    batch: str,
+    passages: Callable[[Sequence[str]], NDArray[Any]] | None,
+) -> None:
+    """Give recycled rows vectors of the active embedder."""
+    active = next(one.id for one in stored(connection) if one.state == ACTIVE)
+    for table, text, vector in (
+        ("memory_topics", "topic_name", "topic_embedding"),
+        ("memory_instances", "content", "content_embedding"),
+    ):
+        rows = connection.execute(
+            "SELECT id, content ->> %s FROM memory_recycled WHERE batch = %s AND scope_id = %s AND source_table = %s "
+            "AND (content ->> 'embedder_id')::int <> %s ORDER BY id",
+            (text, batch, scope_id, table, active),
+        ).fetchall()
+        if rows and passages is None:
+            raise EmbedderError(
+                "what was forgotten has vectors of an earlier embedder; restore it with the present one"
+            )
+        for (id, _), found in zip(rows, passages([row[1] for row in rows]) if rows and passages else (), strict=True):
+            connection.execute(
+                "UPDATE memory_recycled SET content = content || jsonb_build_object(%s::text, %s::vector::text, "
+                "'embedder_id', %s::int) WHERE id = %s",
+                (vector, found, active, id),
+            )
 
 
 def _twins(connection: psycopg.Connection[Any], scope_id: int, batch: str) -> dict[str, str]:

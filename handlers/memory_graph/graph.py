@@ -23,16 +23,18 @@ MAX_TOPICS = 16
 """Topics per text; more are left out."""
 _PAIRED = 6
 """The weightiest topics of a text, which are linked with each other: at most 15 pairs."""
+ACTIVE_EMBEDDER = "(SELECT id FROM memory_embedders WHERE id = %(embedder)s AND state = 'active')"
+"""NULL, which no row takes, once the embedder was changed: no vector of the old one is written as the new one's."""
 _TOUCH = f"""
 UPDATE memory_topics t SET mentions = t.mentions + w.mentions,
     strength = least(1, {sql_strength("t")} + {GAIN}),
     last_accessed = greatest(t.last_accessed, to_timestamp(%(now)s))
 FROM unnest(%(ids)s::text[], %(mentions)s::int[]) AS w (id, mentions) WHERE t.id = w.id
 """
-_ADD = """
+_ADD = f"""
 INSERT INTO memory_topics
     (id, topic_name, topic_embedding, scope_id, name_key, mentions, embedder_id, created_at, last_accessed)
-SELECT w.*, %(embedder)s, to_timestamp(%(now)s), to_timestamp(%(now)s)
+SELECT w.*, {ACTIVE_EMBEDDER}, to_timestamp(%(now)s), to_timestamp(%(now)s)
 FROM unnest(%(ids)s::text[], %(names)s::text[], %(vectors)b::vector[], %(scopes)s::int[], %(keys)s::text[],
             %(mentions)s::int[]) AS w
 """
@@ -135,7 +137,7 @@ def link(
     now: float,
     edge_type: str = COMENTION,
 ) -> None:
-    """Make the edges (from, to, weight) or bring their weights nearer to 1, each time by the share `weight` of the gap."""
+    """Make the edges (from, to, weight), or bring their weights nearer to 1 by the share `weight` of the gap."""
     gaps: dict[tuple[str, str], float] = {}
     counts: dict[tuple[str, str], int] = {}
     for a, b, weight in edges:

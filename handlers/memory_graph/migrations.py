@@ -1,4 +1,4 @@
-"""The tables of the memory and how they came to be: numbered files in schema/, each applied once in its own transaction.
+"""The tables of the memory and how they came to be: numbered files in schema/, each applied in its own transaction.
 
 A killed migration is taken up again where it ended. `check` tells tables that are only half there, or newer than this
 code, from good ones; it changes nothing.
@@ -100,8 +100,8 @@ def check(connection: psycopg.Connection[Any], *, unfinished: bool = False) -> b
     strays = [one.makes[0] for one in known if one.version not in applied and one.makes]
     if present := [name for name in strays if name not in _missing(connection, strays)]:
         raise SchemaError(
-            f"the memory's tables are half-migrated: {_listed(present)} is there, but memory_schema doesn't know of it; "
-            "move the memory_* tables and topic_edges away, or restore a complete dump"
+            f"the memory's tables are half-migrated: {_listed(present)} is there, but memory_schema doesn't know "
+            "of it; move the memory_* tables and topic_edges away, or restore a complete dump"
         )
     if applied and newest < len(known) and not unfinished:
         raise SchemaError(

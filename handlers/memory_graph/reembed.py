@@ -1,13 +1,13 @@
 """Changing the embedder: every text is embedded anew beside its old vector, then both change places at once.
 
-While it goes on the bot reads and writes with the old model; what it writes is picked up. It can be killed at any time and
-goes on where it was. Every column of type vector whose comment says `embeds COLUMN` takes part.
+While it goes on the bot reads and writes with the old model; what it writes is picked up. It can be killed at any time
+and goes on where it was. Every column of type vector whose comment says `embeds COLUMN` takes part.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -61,7 +61,7 @@ class _Column:
         return f"{self.name}_next"
 
 
-def rebuild(database: Database, embedder: Embedder, *, batch: int = BATCH) -> Iterator[Progress]:
+def rebuild(database: Database, embedder: Embedder, *, batch: int = BATCH) -> Generator[Progress, None, None]:
     """Embed everything with `embedder` and make it the active one; yields after every batch.
 
     `database` may be one for the old or the new model. A run that was ended goes on when it is called again; one for
@@ -120,7 +120,7 @@ def _alone(connection: psycopg.Connection[Any]) -> bool:
 def _begin(connection: psycopg.Connection[Any], embedder: Embedder) -> list[_Column]:
     if not 1 <= embedder.dimension <= MAX_DIMENSION:
         raise EmbedderError(
-            f"{embedder.model} makes vectors of {embedder.dimension} numbers, and at most {MAX_DIMENSION} can be indexed; "
+            f"{embedder.model} makes vectors of {embedder.dimension} numbers, at most {MAX_DIMENSION} can be indexed; "
             "ask it for fewer dimensions, or take another model"
         )
     following = next((one for one in stored(connection) if one.state == NEXT), None)

@@ -1,7 +1,8 @@
 """Scopes: the number of each in the database, and which ones a reader may see.
 
 Every read filters by scope in SQL. A chat sees itself and what belongs to the whole bot (`Scope(bot)`), never another
-chat. Writers lock the row of their scope first, in the order of the numbers, so they can't wait for each other in a circle.
+chat. Writers lock the row of their scope first, in the order of the numbers, so they can't wait for each other in a
+circle.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ def ids(connection: psycopg.Connection[Any], scopes: Iterable[Scope]) -> dict[Sc
 
 
 def visible(connection: psycopg.Connection[Any], scope: Scope) -> list[int]:
-    """Return the numbers of the scopes a reader in `scope` may see: its own and the whole bot's, as far as they exist."""
+    """Return the numbers of the scopes a reader in `scope` may see, if they exist: its own and the whole bot's."""
     return sorted(ids(connection, {scope, Scope(scope.bot)}).values())
 
 

@@ -1,4 +1,4 @@
-"""The values the parts of the memory exchange. Times are seconds since 1970; vectors are float32 arrays of one dimension."""
+"""The values the parts of the memory exchange. Times are seconds since 1970; vectors are float32 arrays, flat."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ class Topic:
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why something was recalled. part: seed, lexical, spread, sequence, speaker, recency, … detail: e.g. from where."""
+    """Why something was recalled. part: seed, lexical, spread, sequence, speaker, recency, …; detail: from where."""
 
     part: str
     score: float

@@ -2,14 +2,14 @@
 
 The order is the same for everyone: make the scopes, lock them by number, claim the writes, then topics, instances,
 mentions, edges, terms, people and totals. So writers of one scope follow each other and those of different scopes can't
-wait for each other in a circle. Times are seconds since 1970. `terms` counts the lexical terms of a text, `topics` names
-what it is about with weights in [0, 1], the main one first.
+wait for each other in a circle. Times are seconds since 1970. `terms` counts the lexical terms of a text, `topics`
+names what it is about with weights in [0, 1], the main one first.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import lumia
@@ -17,6 +17,7 @@ import lumia
 from . import graph, people, scopes
 from .content import fitted, hash_of
 from .errors import EmbedderError
+from .graph import ACTIVE_EMBEDDER
 from .types import Embedded, Observed, Origin, Scope
 
 if TYPE_CHECKING:
@@ -46,11 +47,11 @@ _SOURCES = """
 SELECT i.scope_id, i.kind, i.source, i.id FROM memory_instances i
 JOIN unnest(%s::int[], %s::text[], %s::text[]) AS w (scope_id, kind, source) USING (scope_id, kind, source)
 """
-_INSERT = """
+_INSERT = f"""
 INSERT INTO memory_instances (id, topic_id, content, content_embedding, importance, created_at, last_accessed, metadata,
     scope_id, seq, kind, hash, length, embedder_id, source, run_id, message_ids)
 SELECT id, topic_id, content, vector, importance, to_timestamp(at), to_timestamp(%(now)s), metadata,
-    scope_id, seq, kind, hash, length, %(embedder)s, source, run_id,
+    scope_id, seq, kind, hash, length, {ACTIVE_EMBEDDER}, source, run_id,
     ARRAY(SELECT jsonb_array_elements_text(messages))
 FROM unnest(%(ids)s::text[], %(topics)s::text[], %(contents)s::text[], %(vectors)b::vector[], %(importances)s::float8[],
     %(times)s::float8[], %(metadata)s::jsonb[], %(scopes)s::int[], %(seqs)s::bigint[], %(kinds)s::text[],
@@ -123,6 +124,7 @@ def observe_many(
     embedder: `Database.embedder_id`. Raises `EmbedderError` for vectors that are not finite, and what the database
     raises, which `Database.transaction` explains.
     """
+    observations = [storable(one) for one in observations]
     check_vectors(one.vector for one in observations)
     numbers = scopes.made(connection, (one.scope for one in observations))
     next_seq = scopes.locked(connection, list(numbers.values()))
@@ -136,6 +138,19 @@ def observe_many(
     insert(connection, rows, embedder=embedder, now=now)
     people.seen(connection, [(row.scope_id, row.observation.message, row.at) for row in rows])
     return results
+
+
+def storable(one: Observation) -> Observation:
+    """Return an observation without what a database can't store: NUL and lone surrogates in ids, names and terms."""
+    clean, said = lumia.payloads.clean_text, one.message
+    source = None if said.message_id is None else clean(said.message_id)
+    message = replace(said, sender=clean(said.sender), sender_name=clean(said.sender_name), message_id=source)
+    origin = replace(one.origin, message_ids=tuple(map(clean, one.origin.message_ids)))
+    scope = Scope(clean(one.scope.bot), clean(one.scope.chat))
+    terms: dict[str, int] = {}
+    for term, count in one.terms.items():
+        terms[clean(term)] = terms.get(clean(term), 0) + count
+    return replace(one, scope=scope, message=message, origin=origin, terms=terms)
 
 
 def insert(connection: psycopg.Connection[Any], rows: Sequence[_Row], *, embedder: int, now: float) -> None:
@@ -169,7 +184,7 @@ def claim(
 
     Another id than the given one means that the write was made before.
     """
-    first = {}
+    first: dict[tuple[str, int, int], tuple[str, int, str]] = {}
     for origin, kind, scope_id, id in origins:
         first.setdefault(origin.key, (kind, scope_id, id))
     keys = sorted(first)
