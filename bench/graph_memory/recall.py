@@ -1,7 +1,8 @@
 """How fast and how complete recall is at 100,000 instances: `python -m bench.graph_memory.recall [--instances N]`.
 
-Synthetic: texts of Zipf-distributed words in the lengths of chat messages, vectors in clusters, one scope that holds nine
-tenths and ten that hold a hundredth each. The raw pgvector query of the same k is measured beside it, in the same database.
+Synthetic: texts of Zipf-distributed words in the lengths of chat messages, vectors in clusters, one scope that holds
+nine tenths and ten that hold a hundredth each. The raw pgvector query of the same k is measured beside it, in the
+same database.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ class _Synthetic:
 
     @staticmethod
     def _unit(rows: NDArray[Any]) -> NDArray[np.float32]:
-        return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+        return np.asarray(rows / np.linalg.norm(rows, axis=1, keepdims=True), np.float32)
 
 
 def fill(database: Database, size: Size, made: _Synthetic) -> None:
@@ -123,7 +124,8 @@ def fill(database: Database, size: Size, made: _Synthetic) -> None:
                     bodies.append((scope, at + 1, body))
                     copy.write_row(
                         (f"i{at}", None, body, vectors[at], f"2025-01-01 00:00:00+00:{at % 60:02}",
-                         f'{{"sender_id": "p{at % 30}"}}', scope, int(seqs[at]), at + 1, "message", b"\\x00", int(lengths[at]), 1)
+                         f'{{"sender_id": "p{at % 30}"}}', scope, int(seqs[at]), at + 1, "message",
+                         b"\\x00", int(lengths[at]), 1)
                     )  # fmt: skip
             with cursor.copy("COPY memory_terms (scope_id, term, number, tf, length) FROM STDIN") as copy:
                 for scope, number, body in bodies:

@@ -360,7 +360,8 @@ def _weighed(
     names = {term for name in named for term in texts.terms(name)}
     wanted = [term for term in counted if term not in names] or list(counted)
     frequency = {term: min(place.frequency.get(term, 0.0), whole) for term in wanted}
-    best, read = [], 0.0
+    best: list[tuple[str, float]] = []
+    read = 0.0
     for term, df in sorted(frequency.items(), key=lambda one: (one[1], one[0]))[:MOST_TERMS]:
         read += df
         if best and read > _POSTINGS:

@@ -197,8 +197,8 @@ def asked(
 
 
 def figures(answers: Sequence[Answer]) -> dict[str, Any]:
-    """Return means in per cent: recall_at k = share of a question's gold turns among the first k; ndcg_at_10; by_category with
-    the same; ms: how long a recall took, without the embedding of the query."""
+    """Return means in per cent: recall_at k = share of a question's gold turns among the first k; ndcg_at_10;
+    by_category with the same; ms: how long a recall took, without the embedding of the query."""
     times = [answer.seconds * 1000 for answer in answers] or [0.0]
     categories = sorted({answer.question.category for answer in answers})
     return {

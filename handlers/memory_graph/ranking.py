@@ -30,9 +30,9 @@ SEEDS, TEMPERATURE = 8, 2.0
 class Parts:
     """Which parts of the retrieval are on; for ablation and for who wants less.
 
-    dense: vector similarity. lexical: words. sequence: the turns before and after, and the conversation around. speaker:
-    the person the query names, and the asking person. spreading: activation over the graph of topics. shape: questions and
-    short texts count less. recency: among equals the newer one.
+    dense: vector similarity. lexical: words. sequence: the turns before and after, and the conversation around.
+    speaker: the person the query names, and the asking person. spreading: activation over the graph of topics.
+    shape: questions and short texts count less. recency: among equals the newer one.
     """
 
     dense: bool = True
@@ -65,10 +65,10 @@ def part_names(given: tuple[str, ...] = ()) -> tuple[str, ...]:
 class Candidates:
     """What may be recalled, one entry each, in any order.
 
-    scope, seq: place in its scope. time: seconds since 1970. deviations: similarity to the query in standard deviations of
-    the scope. lexical: BM25 score. matched: bit mask of the query's terms that occur. length: terms in the text. question:
-    its last sentence asks. named: share of a query about named people that is about its sender. asker: said by who asks
-    now. spread: activation in [0, 1] that reached it through topics.
+    scope, seq: place in its scope. time: seconds since 1970. deviations: similarity to the query in standard
+    deviations of the scope. lexical: BM25 score. matched: bit mask of the query's terms that occur. length: terms in
+    the text. question: its last sentence asks. named: share of a query about named people that is about its sender.
+    asker: said by who asks now. spread: activation in [0, 1] that reached it through topics.
     """
 
     scope: NDArray[np.int64]
@@ -104,8 +104,8 @@ class Query:
 
 @dataclass(frozen=True)
 class Ranked:
-    """order: positions of the candidates, best first. scores: of each candidate, in the given order. shares: what each part
-    contributes to them, by part."""
+    """order: positions of the candidates, best first. scores: of each candidate, in the given order. shares: what
+    each part contributes to them, by part."""
 
     order: NDArray[np.intp]
     scores: Floats
@@ -180,8 +180,8 @@ def features(
 
 
 class _Around:
-    """Who stands beside whom, in the order (scope, seq): `at(k)` gives the position k turns earlier, -1 when that one is no
-    candidate or belongs to another conversation."""
+    """Who stands beside whom, in the order (scope, seq): `at(k)` gives the position k turns earlier, -1 when that one
+    is no candidate or belongs to another conversation."""
 
     def __init__(self, candidates: Candidates) -> None:
         self.order: NDArray[np.intp] = np.lexsort((candidates.seq, candidates.scope))

@@ -38,9 +38,9 @@ def recall(
 ) -> Recalled:
     """Return at most `top_k` instances and topics that a reader in `scope` may see, best first.
 
-    vector: the query's, shape (d,), of length 1. sender: id of who asks, a small advantage for what they said themselves.
-    people: more names of people than the memory knows, name → id. now: seconds since 1970, for decay. Inside the caller's
-    transaction; raises what the database raises.
+    vector: the query's, shape (d,), of length 1. sender: id of who asks, a small advantage for what they said
+    themselves. people: more names of people than the memory knows, name → id. now: seconds since 1970, for decay.
+    Inside the caller's transaction; raises what the database raises.
     """
     found = candidates.find(connection, scope, query, vector, sender=sender, people=people, parts=parts, now=now)
     if found is None or top_k < 1:

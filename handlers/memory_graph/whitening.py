@@ -1,9 +1,10 @@
 """What is usual in a scope, so that a query finds what is special: the mean and covariance of its vectors.
 
 The vectors of a small embedding model point in nearly one direction, and those of one chat even more so. A query is
-compared by q' · (x - mean) with q' = (covariance + shrinkage)⁻¹ (q - mean), the Mahalanobis product (all-but-the-top is
-the special case of Mu & Viswanath 2018). Only the query changes, so stored vectors and their index stay as they are. The
-similarity is given in standard deviations of the scope, which makes it comparable between models and scopes.
+compared by q' · (x - mean) with q' = (covariance + shrinkage)⁻¹ (q - mean), the Mahalanobis product (all-but-the-top
+is the special case of Mu & Viswanath 2018). Only the query changes, so stored vectors and their index stay as they
+are. The similarity is given in standard deviations of the scope, which makes it comparable between models and
+scopes.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
     import psycopg
 
 SHRINKAGE = 10.0
-"""Added to each direction's variance, in mean variances of all directions; 6 to 20 are equally good on LoCoMo's dev split."""
+"""Added to each direction's variance, in mean variances of all directions; 6 to 20 are equally good on LoCoMo's dev
+split."""
 SAMPLE = 1024
 """Vectors of a scope that are looked at."""
 _SMALLEST, _GROWTH = 4, 1.5
@@ -74,23 +76,24 @@ class Whitening:
 
 
 def whitening_of(parts: Sequence[Moments], dimension: int) -> Whitening:
-    """Return what is usual in several scopes together; with fewer than two vectors nothing is, and queries stay as they are."""
+    """Return what is usual in several scopes together; with fewer than two vectors nothing is, and queries stay as
+    they are."""
     count = sum(one.count for one in parts)
     if count < 2:
         unit = np.eye(dimension, dtype=np.float32)
-        return Whitening(np.zeros(dimension, np.float32), unit / dimension, unit)
+        return Whitening(np.zeros(dimension, np.float32), np.asarray(unit / dimension, np.float32), unit)
     total = np.sum([one.total for one in parts], axis=0, dtype=np.float64)
     mean = total / count
     products = np.sum([one.products for one in parts], axis=0, dtype=np.float64)
     covariance = products / count - np.outer(mean, mean)
     variance = max(float(np.trace(covariance)) / dimension, 1e-9)
     inverse = np.linalg.inv(covariance + SHRINKAGE * variance * np.eye(dimension))
-    return Whitening(mean.astype(np.float32), covariance.astype(np.float32), inverse.astype(np.float32))
+    return Whitening(*(np.asarray(one, np.float32) for one in (mean, covariance, inverse)))
 
 
 def moments_of(vectors: NDArray[np.float32]) -> Moments:
     """Return the sums over vectors of shape (n, d)."""
-    return Moments(len(vectors), vectors.sum(axis=0), vectors.T @ vectors)
+    return Moments(len(vectors), np.asarray(vectors.sum(axis=0)), np.asarray(vectors.T @ vectors))
 
 
 def sampled(instances: int) -> tuple[int, list[int]]:
@@ -114,7 +117,8 @@ _lock = threading.Lock()
 def of_scopes(
     connection: psycopg.Connection[Any], identity: tuple[Any, ...], counts: Sequence[tuple[int, int]], dimension: int
 ) -> Whitening:
-    """Return what is usual in the scopes (number, instances ever written); kept per process until one has grown by half.
+    """Return what is usual in the scopes (number, instances ever written); kept per process until one has grown by
+    half.
 
     identity: tells apart databases, schemas and embedders.
     """

