@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
-SIZE = 900
-_CENTRE = SIZE / 2
+WIDTH, HEIGHT = 1120, 940
+_CENTRE = WIDTH / 2, HEIGHT / 2
 _RINGS = (250.0, 395.0)
 _NAME_CHARS = 22
 _STYLE = """
@@ -52,7 +52,7 @@ def svg(nodes: Sequence[Node], lines: Sequence[Line], *, title: str) -> str:
     drawn += [_node(node, *places[node.id]) for node in nodes]
     body = "\n".join(drawn)
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {SIZE} {SIZE}" width="{SIZE}" height="{SIZE}" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" '
         'role="img">\n'
         f"<title>{escape(title)}</title>\n<style>{_STYLE}</style>\n{body}\n</svg>\n"
     )
@@ -74,19 +74,21 @@ def placed(nodes: Sequence[Node]) -> Mapping[str, tuple[float, float]]:
     """Return where each node stands: the first ring evenly around, the second one fanned out behind its parents."""
     inner = [node for node in nodes if node.ring == 1]
     angles = {node.id: 2 * math.pi * at / max(1, len(inner)) - math.pi / 2 for at, node in enumerate(inner)}
-    places = {node.id: (_CENTRE, _CENTRE) for node in nodes if node.ring == 0}
+    places = {node.id: _CENTRE for node in nodes if node.ring == 0}
     places |= {id: _at(angle, _RINGS[0] * (1 if at % 2 == 0 or len(inner) < 9 else 0.78))
                for at, (id, angle) in enumerate(angles.items())}  # fmt: skip
     wide = 2 * math.pi / max(1, len(inner))
     for parent, angle in angles.items():
         children = [node for node in nodes if node.ring == 2 and node.parent == parent]
         for at, node in enumerate(children):
-            places[node.id] = _at(angle + wide * ((at + 1) / (len(children) + 1) - 0.5), _RINGS[1])
+            places[node.id] = _at(
+                angle + wide * ((at + 1) / (len(children) + 1) - 0.5), _RINGS[1] * (1 - 0.11 * (at % 2))
+            )
     return places
 
 
 def _at(angle: float, radius: float) -> tuple[float, float]:
-    return _CENTRE + radius * math.cos(angle), _CENTRE + radius * math.sin(angle)
+    return _CENTRE[0] + radius * math.cos(angle), _CENTRE[1] + radius * math.sin(angle)
 
 
 def _line(line: Line, places: Mapping[str, tuple[float, float]]) -> str:
