@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 import lumia
 
+from . import embedders
 from .errors import EmbedderError
 from .samples import UNRELATED
 from .types import Calibration, Embedded, Embedder
@@ -108,8 +109,6 @@ def calibrated(database: Database, embedder: Embedder) -> Calibration:
     Raises `MemoryUnavailableError`, and what `embedder` raises.
     """
     from psycopg.types.json import Jsonb
-
-    from . import embedders
 
     with database.transaction() as connection:
         known = {one.id: one.calibration for one in embedders.stored(connection)}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import numpy as np
@@ -98,17 +98,14 @@ def test_a_retried_step_sees_the_same_and_embeds_once(monkeypatch: pytest.Monkey
 
 
 def test_the_measured_scale_is_stored_with_the_embedder_and_not_measured_again(
-    bot: Bot, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+    bot: Bot, postgres_url: str, schema: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = embedding.current()
-    database = Database(
-        postgres_url, model=found.model, dimension=found.dimension, schema=f"embed_{uuid.uuid4().hex[:8]}"
-    )
-    first = embedding.calibrated(database, found)
-    assert first.mean > 0.7
-    monkeypatch.setattr(embedding, "measure", lambda embedder: pytest.fail("measured twice"))
-    embedding.forget_models()
-    assert embedding.calibrated(database, found) == first
-    with database.transaction() as connection:
-        assert [one.calibration for one in embedders.stored(connection)] == [Calibration(first.mean, first.std)]
-    database.close()
+    with closing(Database(postgres_url, model=found.model, dimension=found.dimension, schema=schema)) as database:
+        first = embedding.calibrated(database, found)
+        assert first.mean > 0.7
+        monkeypatch.setattr(embedding, "measure", lambda embedder: pytest.fail("measured twice"))
+        embedding.forget_models()
+        assert embedding.calibrated(database, found) == first
+        with database.transaction() as connection:
+            assert [one.calibration for one in embedders.stored(connection)] == [Calibration(first.mean, first.std)]
