@@ -97,7 +97,8 @@ def recoveries(
     run over and was killed in turn, one recovery ends there and the next one begins. outages: (begin, end) of the times
     in which the broker did not answer.
     """
-    usual, interrupted = [], []
+    usual: list[float] = []
+    interrupted: list[float] = []
     for begin, seconds in _recovered(lines, [death for death in deaths if death.kill], held or {}):
         away = any(out <= begin + seconds and begin <= back + TTL_SECONDS for out, back in outages)
         (interrupted if away else usual).append(seconds)
