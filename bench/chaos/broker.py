@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import time
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ class Broker:
         self.port = free_port()
         self.url = ""
         self.kills: list[float] = []
+        self.outages: list[tuple[float, float]] = []
         self.start()
 
     @property
@@ -42,30 +44,42 @@ class Broker:
     def kill(self, away: float) -> None:
         """SIGKILL, and start it again after `away` seconds."""
         self.kills.append(time.monotonic())
-        os.kill(self.pid, signal.SIGKILL)
-        self._stack.close()
-        time.sleep(away)
-        self.start()
+        with self._away():
+            os.kill(self.pid, signal.SIGKILL)
+            self._stack.close()
+            time.sleep(away)
+            self.start()
 
     def restart(self, away: float) -> None:
         """SIGTERM, and start it again after `away` seconds."""
-        self._stack.close()
-        time.sleep(away)
-        self.start()
+        with self._away():
+            self._stack.close()
+            time.sleep(away)
+            self.start()
 
     def freeze(self, seconds: float) -> None:
         """SIGSTOP, and after `seconds` SIGCONT."""
-        os.kill(self.pid, signal.SIGSTOP)
-        try:
-            time.sleep(seconds)
-        finally:
-            os.kill(self.pid, signal.SIGCONT)
+        with self._away():
+            os.kill(self.pid, signal.SIGSTOP)
+            try:
+                time.sleep(seconds)
+            finally:
+                os.kill(self.pid, signal.SIGCONT)
 
     def pause(self, seconds: float) -> None:
         """CLIENT PAUSE: connections stay, nothing is answered."""
-        with self.redis as redis:
-            redis.execute_command("CLIENT", "PAUSE", int(seconds * 1000), "ALL")
-        time.sleep(seconds)
+        with self._away():
+            with self.redis as redis:
+                redis.execute_command("CLIENT", "PAUSE", int(seconds * 1000), "ALL")
+            time.sleep(seconds)
+
+    @contextmanager
+    def _away(self) -> Iterator[None]:
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            self.outages.append((began, time.monotonic()))
 
     def cut(self) -> int:
         """CLIENT KILL: drop every connection; returns how many."""

@@ -224,7 +224,9 @@ class Lumia:
             children={group: self.numbers("children", group) for group in groups},
             dead=self.dead(), expected_dead=frozenset(self.expected_dead), ticks=self.numbers("due"),
             revoked={run: self._outcome(run) for run in self.revoked},
-            recoveries=trace.recoveries(lines, crew.deaths, trace.holders(self.folder / "logs")),
+            recoveries=trace.recoveries(
+                lines, crew.deaths, trace.holders(self.folder / "logs"), self.broker.outages
+            ),
             rerun=len(trace.rerun(lines, crew.deaths, crew.freezes)),
             stale=self.bot.transport.health().counters.get("stale", 0),
             exposed=frozenset() if self.strict else self._exposed(accepted),

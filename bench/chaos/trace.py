@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+
+from tasks.keeper import TTL_SECONDS
 
 START, END, RAISED = "s", "e", "x"
 _TAKEN_BACK = re.compile(r"requeued: run (\S+) [^\s:]+:(\d+):\S+ dead")
@@ -71,29 +73,55 @@ def holders(logs: Path) -> dict[str, set[int]]:
     return found
 
 
+@dataclass(frozen=True)
+class Recoveries:
+    """Seconds per claim that a killed process held, until its run was in progress again elsewhere.
+
+    usual: those that count. interrupted: those during which the broker was away or had just come back: until heartbeats
+    have flowed again nobody is declared dead (docs/guarantees.md).
+    """
+
+    usual: tuple[float, ...] = ()
+    interrupted: tuple[float, ...] = ()
+
+
 def recoveries(
-    lines: Sequence[Line], deaths: Iterable[Death], held: Mapping[str, Collection[int]] | None = None
-) -> list[float]:
-    """Return, per claim that a killed process held, the seconds until its run was in progress again elsewhere.
+    lines: Sequence[Line],
+    deaths: Iterable[Death],
+    held: Mapping[str, Collection[int]] | None = None,
+    outages: Sequence[tuple[float, float]] = (),
+) -> Recoveries:
+    """Return how long each claim of a killed process took to be in progress again.
 
     held: who held a claim of a run when it died, also without having begun its step. Where such a process had taken the
-    run over and was killed in turn, one recovery ends there and the next one begins.
+    run over and was killed in turn, one recovery ends there and the next one begins. outages: (begin, end) of the times
+    in which the broker did not answer.
     """
-    by_run, held, died = _grouped(lines), held or {}, [death for death in deaths if death.kill]
+    usual: list[float] = []
+    interrupted: list[float] = []
+    for begin, seconds in _recovered(lines, [death for death in deaths if death.kill], held or {}):
+        away = any(out <= begin + seconds and begin <= back + TTL_SECONDS for out, back in outages)
+        (interrupted if away else usual).append(seconds)
+    return Recoveries(tuple(usual), tuple(interrupted))
+
+
+def _recovered(
+    lines: Sequence[Line], deaths: Sequence[Death], held: Mapping[str, Collection[int]]
+) -> Iterator[tuple[float, float]]:
+    by_run = _grouped(lines)
     runs_of: dict[int, set[str]] = defaultdict(set)
     for line in lines:
         runs_of[line.pid].add(line.run_id)
     for run_id, pids in held.items():
         for pid in pids:
             runs_of[pid].add(run_id)
-    found = []
-    for death in died:
+    for death in deaths:
         for run_id in runs_of[death.pid]:
             mine = held.get(run_id, ())
-            ends = [other.at for other in died if other.pid in mine and other.at > death.at]
+            ends = [other.at for other in deaths if other.pid in mine and other.at > death.at]
             seconds = _recovery(by_run[run_id], death, min(ends, default=None), known=death.pid in mine)
-            found += [] if seconds is None else [seconds]
-    return found
+            if seconds is not None:
+                yield death.at, seconds
 
 
 def _recovery(lines: Sequence[Line], death: Death, next_death: float | None, *, known: bool) -> float | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from bench.chaos.trace import percentile
+from bench.chaos.trace import Recoveries, percentile
 
 MAX_RECOVERY_SECONDS = 10.0
 MAX_NAMED = 50
@@ -51,7 +51,7 @@ class Evidence:
     marked: Mapping[str, frozenset[str]] = field(default_factory=dict)
     ticks: Sequence[float] = ()
     revoked: Mapping[str, str] = field(default_factory=dict)
-    recoveries: Sequence[float] = ()
+    recoveries: Recoveries = field(default_factory=Recoveries)
     rerun: int = 0
     stale: int = 0
     exposed: frozenset[str] = frozenset()
@@ -77,7 +77,9 @@ def judge(seen: Evidence, *, strict: bool = True, named: int | None = MAX_NAMED)
     named: how many messages of each violation are named at most, None for all.
     """
     missing = _missing(seen)
-    slow = [f"{seconds:.1f} s" for seconds in [percentile(seen.recoveries, 0.99)] if seconds >= MAX_RECOVERY_SECONDS]
+    slow = [
+        f"{seconds:.1f} s" for seconds in [percentile(seen.recoveries.usual, 0.99)] if seconds >= MAX_RECOVERY_SECONDS
+    ]
     violations: dict[str, list[str]] = {
         "lost": [str(one) for one in missing if str(one) not in seen.exposed | seen.unfinished],
         "unfinished": sorted(seen.unfinished & {str(one) for one in missing}),
@@ -113,10 +115,12 @@ def _strict_figures(seen: Evidence, violations: Mapping[str, Sequence[str]]) -> 
         "revoked runs ended": len(seen.revoked),
         "live steps run again": seen.rerun,
         "stale commits refused": seen.stale,
-        "claims recovered": len(seen.recoveries),
-        "recovery p50 s": round(percentile(seen.recoveries, 0.5), 2),
-        "recovery p99 s": round(percentile(seen.recoveries, 0.99), 2),
-        "recovery max s": round(max(seen.recoveries, default=0.0), 2),
+        "claims recovered": len(seen.recoveries.usual),
+        "recovery p50 s": round(percentile(seen.recoveries.usual, 0.5), 2),
+        "recovery p99 s": round(percentile(seen.recoveries.usual, 0.99), 2),
+        "recovery max s": round(max(seen.recoveries.usual, default=0.0), 2),
+        "claims recovered, broker away": len(seen.recoveries.interrupted),
+        "recovery then, max s": round(max(seen.recoveries.interrupted, default=0.0), 2),
     }
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bench.chaos.trace import Death, Freeze, Line, holders, percentile, read, recoveries, rerun
+from bench.chaos.trace import Death, Freeze, Line, Recoveries, holders, percentile, read, recoveries, rerun
+from tasks.keeper import TTL_SECONDS
 
 OLD, MIDDLE, NEW = 10, 15, 20
 
@@ -15,23 +16,23 @@ def line(kind: str, at: float, pid: int, step: int = 0, run: str = "r") -> Line:
 
 def test_a_claim_recovers_when_its_step_begins_elsewhere() -> None:
     lines = [line("s", 1.0, OLD), line("s", 7.5, NEW), line("e", 8.0, NEW)]
-    assert recoveries(lines, [Death(OLD, 2.0)]) == [5.5]
+    assert recoveries(lines, [Death(OLD, 2.0)]).usual == (5.5,)
 
 
 def test_a_step_that_was_committed_before_the_kill_is_no_claim_that_recovers() -> None:
     lines = [line("s", 1.0, OLD), line("e", 1.9, OLD), line("s", 2.3, NEW, step=1)]
-    assert recoveries(lines, [Death(OLD, 2.0)]) == []
+    assert recoveries(lines, [Death(OLD, 2.0)]).usual == ()
 
 
 def test_a_step_that_ended_but_was_not_committed_recovers_too() -> None:
     lines = [line("s", 1.0, OLD), line("e", 1.99, OLD), line("s", 8.0, NEW)]
-    assert recoveries(lines, [Death(OLD, 2.0)]) == [6.0]
+    assert recoveries(lines, [Death(OLD, 2.0)]).usual == (6.0,)
 
 
 def test_a_process_that_ended_by_itself_or_had_passed_the_run_on_held_nothing() -> None:
     lines = [line("s", 1.0, OLD), line("s", 1.5, NEW), line("s", 7.5, OLD)]
-    assert recoveries(lines, [Death(OLD, 2.0)]) == []
-    assert recoveries([line("s", 1.0, OLD), line("s", 3.0, NEW)], [Death(OLD, 2.0, kill=False)]) == []
+    assert recoveries(lines, [Death(OLD, 2.0)]).usual == ()
+    assert recoveries([line("s", 1.0, OLD), line("s", 3.0, NEW)], [Death(OLD, 2.0, kill=False)]).usual == ()
 
 
 def test_a_step_run_again_while_it_was_alive_is_found() -> None:
@@ -67,6 +68,15 @@ def test_a_run_whose_rescuer_is_killed_before_it_begins_has_two_recoveries(tmp_p
         f"[2026: WARNING] requeued: run r vm:{OLD}:651c dead\n[2026: WARNING] requeued: run r vm:{MIDDLE}:a587 dead\n"
     )
     deaths = [Death(OLD, 2.0), Death(MIDDLE, 7.5)]
-    assert recoveries(lines, deaths) == [14.0]
+    assert recoveries(lines, deaths).usual == (14.0,)
     assert holders(tmp_path) == {"r": {OLD, MIDDLE}}
-    assert recoveries(lines, deaths, holders(tmp_path)) == [5.5, 8.5]
+    assert recoveries(lines, deaths, holders(tmp_path)).usual == (5.5, 8.5)
+
+
+def test_recoveries_during_which_the_broker_was_away_are_told_apart() -> None:
+    lines = [line("s", 1.0, OLD), line("s", 7.5, NEW)]
+    deaths = [Death(OLD, 2.0)]
+    for outage in [(3.0, 4.0), (0.5, 1.5), (7.0, 9.0), (0.0, 99.0)]:
+        assert recoveries(lines, deaths, outages=[outage]) == Recoveries((), (5.5,)), outage
+    for outage in [(7.6, 9.0), (-9.0, 2.0 - TTL_SECONDS - 0.1)]:
+        assert recoveries(lines, deaths, outages=[outage]) == Recoveries((5.5,)), outage

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bench.chaos.trace import Recoveries
 from bench.chaos.verdict import Accepted, Evidence, judge
 
 GROUPS = {"a": [0, 1, 2, 3], "b": [0, 1, 2]}
@@ -24,7 +25,7 @@ CLEAN = Evidence(
     marked={"retry": frozenset({"a/0"}), "hold": frozenset({"a/1"}), "reply": frozenset({"b/0"})},
     ticks=[1.0, 2.0, 3.0],
     revoked={"r": "cancelled"},
-    recoveries=[1.0, 5.0],
+    recoveries=Recoveries((1.0, 5.0)),
 )
 
 
@@ -58,7 +59,7 @@ PLANTED: list[tuple[str, dict[str, Any], list[str]]] = [
     ("unexpected dead letters", {"dead": {"run-x": "boom"}}, ["run-x: boom"]),
     ("revoked runs stuck", {"revoked": {"r": ""}}, ["r"]),
     ("live steps run again", {"rerun": 2}, ["2"]),
-    ("slow recovery", {"recoveries": [1.0, 11.0]}, ["11.0 s"]),
+    ("slow recovery", {"recoveries": Recoveries((1.0, 11.0), (30.0,))}, ["11.0 s"]),
 ]
 
 
