@@ -160,8 +160,9 @@ local function push(id)
   local seq = redis.call('INCR', P .. 'seq')
   local list = listname(queue, priority)
   local name = id .. '.' .. step .. '.' .. seq
-  local more = tonumber(f[6] or 0) >= ALONE_AFTER and ALONE_START or 0
-  local limit = hard and hard ~= '' and '"timelimit":[' .. (hard + more) / 1000 .. ',null],' or ''
+  local alone = tonumber(f[6] or 0) >= ALONE_AFTER
+  local limit = hard and hard ~= '' and '"timelimit":[' .. (hard + (alone and ALONE_START or 0)) / 1000 .. ',null],' or ''
+  if alone then limit = limit .. '"alone":true,' end
   redis.call('LPUSH', list,
     '{"body":"[[\\"' .. id .. '\\",' .. step .. ',' .. seq .. '],{},{}]","content-encoding":"utf-8","content-type":"application/json",'
     .. '"headers":{"task":"lumia.step","id":"' .. name .. '","shadow":' .. cjson.encode(handler) .. ',' .. limit
@@ -360,11 +361,11 @@ local function take(id, step, seq, worker)
   return taken(id)
 end
 
--- What a message of ours carries, nil when its step has a hard limit; fails for a message of anyone else.
+-- What a message of ours carries, nil when its step has a hard limit or a process of its own; fails for anyone else's.
 local function arguments(message)
   local env = cjson.decode(message)
   assert(env.headers.task == 'lumia.step')
-  return not env.headers.timelimit and cjson.decode(env.body)[1]
+  return not env.headers.timelimit and not env.headers.alone and cjson.decode(env.body)[1]
 end
 
 -- Claim the oldest waiting message of these lists that is ours, cheap to run here and still wanted.

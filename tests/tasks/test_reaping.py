@@ -248,3 +248,16 @@ def test_what_was_lost_goes_ahead_of_everything_that_waits(transport: RedisTrans
     assert (again.run_id, again.priority) == (lost, 6), "it keeps its own priority"
     follower = transport.commit(again, done(again, "end", batch=True))
     assert follower is not None and follower.run_id == urgent
+
+
+def test_a_step_that_is_to_be_executed_alone_joins_no_batch(transport: RedisTransport) -> None:
+    lost = transport.start([request()])[0].run_id
+    for _ in range(ALONE_AFTER):
+        assert claimed(transport).run_id == lost
+        die(transport)
+    transport.redis.rpoplpush("default:-1", "elsewhere")
+    transport.start([request()])
+    beside = claimed(transport)
+    transport.redis.rpoplpush("elsewhere", "default:-1")
+    assert transport.commit(beside, done(beside, "end", batch=True)) is None, "it waits for a message of its own"
+    assert claimed(transport).run_id == lost
