@@ -125,7 +125,7 @@ def unpin(id: Annotated[str, "Id of a record or topic."]) -> int:
 def forget(
     *ids: Annotated[str, "Ids of records or topics."],
     sender: Annotated[str, "Everything this person said, and their profile and relations for good."] = "",
-    group: Annotated[str, "Everything of this chat, with its hints; with --sender what they said there."] = "",
+    group: Annotated[str, "Everything of this chat, with its people and hints; with --sender what they said."] = "",
     yes: Annotated[bool, "Don't ask."] = False,
 ) -> int:
     """Forget records or topics by id, what a person said, or a whole chat.
@@ -140,15 +140,29 @@ def forget(
         found = operations.selected(connection, engine.bot_name(), ids, sender, group)
     count = sum(map(len, found.values()))
     whole = bool(group) and not sender and not ids
-    if not count:
+    if not found:
         note("there is nothing to forget")
         return 0
     places = ", ".join(scope.chat or "(bot)" for scope in found)
-    if not yes and not _agreed(f"Forget {count} records in {places}?"):
+    also = " and who takes part" if whole else " and who they are" if sender else ""
+    if not yes and not _agreed(f"Forget {count} records{also} in {places}?"):
         return 1
     with progress("forgetting", count) as at:
         gone = operations.forget(found, sender=sender, group=whole, progress=at)
-    print(f"forgot {gone.instances} records, {gone.topics} topics and {gone.edges} associations; batch {gone.batch}")
+    print(f"forgot {gone.instances} records, {gone.topics} topics and {gone.edges} associations{_way_back(gone.batch)}")
+    return 0
+
+
+@lumia.command("memory restore", help="Bring back what was forgotten or evicted, while the recycle table has it")
+def restore(batch: Annotated[str, "The batch, as `lumia memory forget` and `decay` print it."]) -> int:
+    """Bring back a batch of the recycle table. A profile that was forgotten stays so.
+
+    Example: lumia memory restore 01m7zv0k3q8r2s5t6v7w8x
+    """
+    from . import operations
+
+    back = operations.restore(batch)
+    print(f"brought back {back.instances} records, {back.topics} topics and {back.edges} associations")
     return 0
 
 
@@ -165,7 +179,11 @@ def decay(
     now = lumia.system.now()
     if not dry_run:
         done = work.forget_daily(now)
-        print(json.dumps(done) if json_ else ", ".join(f"{count} {name}" for name, count in done.items()))
+        if json_:
+            print(json.dumps(done))
+            return 0
+        gone = f"{done['topics']} topics, {done['instances']} records and {done['edges']} associations"
+        print(f"evicted {gone}{_way_back(done['batch'])}; {done['cleaned']} rows were kept long enough")
         return 0
     with reading() as connection:
         found = forgetting.dry_run(connection, engine.bot_name(), now=now)
@@ -336,6 +354,10 @@ def _told(name: str, value: Any) -> Any:
     if name == "rebuild":
         return f"{value['done']} of {value['total']} texts by {value['model']}"
     return ", ".join(f"{chat or '(bot)'} {count}" for chat, count in value.items()) if name == "chats" else value
+
+
+def _way_back(batch: str) -> str:
+    return f"; `lumia memory restore {batch}` brings them back" if batch else ""
 
 
 @contextmanager

@@ -65,3 +65,8 @@ def bot_name() -> str:
 def scope(chat: str = "") -> Scope:
     """Return the scope of a chat of this bot, "" for the whole bot."""
     return Scope(bot_name(), chat)
+
+
+def retention_days() -> float:
+    """Return how long the recycle table keeps what was evicted or forgotten, 0 for not at all."""
+    return float(lumia.config.get(NAME).retention_days)
