@@ -59,7 +59,7 @@ def _database(database: Database) -> Iterator[lumia.checks.Finding]:
                 return
             yield from _contents(connection)
         except psycopg.Error as error:
-            raise explained(error, database.url) from error
+            raise explained(error) from error
 
 
 def _contents(found: psycopg.Connection[Any]) -> Iterator[lumia.checks.Finding]:

@@ -86,7 +86,7 @@ def query(text: str, group: str, sender: str, top_k: int) -> list[tuple[str, Rec
 
     work, bot = engine.current(), engine.bot_name()
     vector, now = work.embedder.query(text), lumia.system.now()
-    with work.database.transaction() as connection:
+    with work.database.comparing() as connection:
         wanted = [chat_named(connection, bot, group)] if group else chats(connection, bot)
         return [
             (

@@ -243,7 +243,7 @@ def found_for(query: str, chat: str, sender_id: str | None, top_k: int) -> Recal
     work = engine.current()
     vector = work.embedder.query(text)
     scope, now = engine.scope(chat), lumia.system.now()
-    with work.database.transaction() as connection:
+    with work.database.comparing() as connection:
         return recall.recall(connection, scope, text, vector, sender=sender_id, top_k=top_k, now=now)
 
 
@@ -262,7 +262,7 @@ def _knowledge(query: str, chat: str, top_k: int) -> dict[str, Any]:
     text = lumia.payloads.clean_text(query)[:_LONGEST_QUERY]
     vector = work.embedder.query(text)
     calibration = embedding.calibrated(work.database, work.embedder)
-    with work.database.transaction() as connection:
+    with work.database.comparing() as connection:
         found = knowledge.search(connection, engine.scope(chat), text, vector, top_k=top_k, calibration=calibration)
     passages = [
         KnowledgePassage(one.text, one.cited, one.name, one.number, one.heading, one.page, one.score) for one in found

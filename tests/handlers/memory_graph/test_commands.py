@@ -271,6 +271,6 @@ def test_every_command_shows_an_example_that_names_it() -> None:
         for mark, fn in marks_of(import_module(f"handlers.memory_graph.{name}"))
         if mark.kind == "command"
     }
-    assert set(marked) == set(listed)
+    assert set(marked) == {name for name in listed if not name.endswith("*")}
     for name, fn in marked.items():
         assert f"Example: lumia {name}" in str(fn.__doc__), name
