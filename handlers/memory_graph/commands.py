@@ -237,15 +237,15 @@ def export(
 
     lines = exchange.export(engine.current().database, "" if everyone else engine.bot_name())
     if file == "-":
-        for line in lines:
-            print(line)
+        sys.stdout.writelines(lines)
         return 0
     target, count = Path(file), -1
     partial = target.with_name(f".{target.name}.partial")
     try:
-        with partial.open("w", encoding="utf-8") as out, progress(f"writing {file}", 0) as at:
+        private = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)  # it holds what people said
+        with os.fdopen(private, "w", encoding="utf-8") as out, progress(f"writing {file}", 0) as at:
             for line in lines:
-                out.write(f"{line}\n")
+                out.write(line)
                 count += 1
                 at(count)
         partial.replace(target)
@@ -261,6 +261,7 @@ def export(
 def import_(
     file: Annotated[str, "An exported file; - is stdin."],
     reembed: Annotated[bool, "Embed the texts anew when the file comes from another model."] = False,
+    everyone: Annotated[bool, "Each memory stays that of the bot it was exported from."] = False,
 ) -> int:
     """Add an exported memory to this bot's; doing it twice changes nothing.
 
@@ -272,7 +273,8 @@ def import_(
     passages = work.embedder.passages if reembed else None
     try:
         with sys.stdin if file == "-" else Path(file).open(encoding="utf-8") as lines:
-            done = exchange.import_lines(work.database, lines, passages=passages, bot=engine.bot_name())
+            bot = "" if everyone else engine.bot_name()
+            done = exchange.import_lines(work.database, lines, passages=passages, bot=bot)
     except OSError as error:
         return _failed(f"{file}: {error.strerror or error}")
     except UnicodeDecodeError:

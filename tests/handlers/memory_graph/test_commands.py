@@ -197,6 +197,8 @@ def test_an_export_comes_back_after_everything_was_forgotten(
 ) -> None:
     file = tmp_path / "memory.jsonl"
     assert run("export", str(file)) == 0
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert "\n\n" not in file.read_text("utf-8")
     run("forget", group="lab", yes=True)
     assert found(capsys, "sister") == []
     assert run("import_", str(file)) == 0
