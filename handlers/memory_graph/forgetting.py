@@ -209,12 +209,15 @@ def forget_these(
     if number is None:
         return Forgotten()
     scopes.locked(connection, [number])
-    own = [
-        [id for (id,) in connection.execute(
-            f"SELECT id FROM {table} WHERE scope_id = %s AND id = ANY(%s)", (number, list(ids)))]
-        for table, ids in (("memory_topics", topics), ("memory_instances", instances))
-    ]  # fmt: skip
-    return _forget(connection, number, *own, batch or lumia.system.new_id(), now, retention_days)
+    about = _own(connection, number, "memory_topics", topics)
+    own = _own(connection, number, "memory_instances", instances)
+    return _forget(connection, number, about, own, batch or lumia.system.new_id(), now, retention_days)
+
+
+def _own(connection: psycopg.Connection[Any], number: int, table: str, ids: Sequence[str]) -> list[str]:
+    """Return those of `ids` that are rows of a scope."""
+    query = f"SELECT id FROM {table} WHERE scope_id = %s AND id = ANY(%s)"
+    return [id for (id,) in connection.execute(query.encode(), (number, list(ids)))]
 
 
 def _forget(

@@ -71,7 +71,7 @@ def chat_named(connection: psycopg.Connection[Any], bot: str, group: str) -> str
         "ORDER BY chat <> %s, instances DESC, chat LIMIT 10",
         (bot, group, group, group, group),
     )
-    found = [chat for (chat,) in rows]
+    found = [str(chat) for (chat,) in rows]
     if found and (len(found) == 1 or found[0] == group):
         return found[0]
     if found:

@@ -299,7 +299,7 @@ def test_doctor_tells_that_a_server_has_no_pgvector(bot: Bot, monkeypatch: pytes
 
     def without(self: Any, query: Any, *args: Any, **more: Any) -> Any:
         plain = query.decode() if isinstance(query, bytes) else str(query)
-        return execute(self, plain.replace("'vector'", "'no_such_thing'"), *args, **more)  # type: ignore[arg-type]
+        return execute(self, plain.replace("'vector'", "'no_such_thing'"), *args, **more)
 
     monkeypatch.setattr(psycopg.Connection, "execute", without)
     ((level, line),) = told(bot)
