@@ -6,7 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
@@ -208,15 +208,12 @@ def rebuild(abandon: Annotated[bool, "Give up a rebuild that has begun; the old 
     """
     from . import reembed
 
-    work = engine.current()
     if abandon:
-        connection = work.database.connect()
-        try:
+        with closing(engine.stored().connect()) as connection:
             reembed.abandon(connection)
-        finally:
-            connection.close()
         print("the rebuild is given up; the old embedder stays")
         return 0
+    work = engine.current()
     with progress(f"embedding with {work.embedder.model}", 0) as at:
         for step in reembed.rebuild(work.database, work.embedder):
             at(step.done, step.total)
@@ -235,7 +232,7 @@ def export(
     """
     from . import exchange
 
-    lines = exchange.export(engine.current().database, "" if everyone else engine.bot_name())
+    lines = exchange.export(engine.stored(), "" if everyone else engine.bot_name())
     if file == "-":
         sys.stdout.writelines(lines)
         return 0
@@ -365,7 +362,7 @@ def _way_back(batch: str) -> str:
 @contextmanager
 def reading() -> Iterator[psycopg.Connection[Any]]:
     """Give a connection for the block."""
-    with engine.current().database.transaction() as connection:
+    with engine.stored().transaction() as connection:
         yield connection
 
 

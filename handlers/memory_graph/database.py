@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import lumia
 
 from . import migrations
-from .embedders import claim_active, is_active
+from .embedders import ACTIVE, claim_active, is_active, stored
 from .errors import DatabaseAwayError, EmbedderError, ExtensionError, MemoryUnavailableError, ReadOnlyError, SchemaError
 from .types import Calibration
 
@@ -35,7 +35,8 @@ class Database:
     """The memory's database as one process uses it; safe in threads, and after a fork.
 
     url: libpq URL, "" when there is none. schema: holds the tables, made if need be. model, dimension, calibration: of
-    the embedder whose vectors are stored. Nothing is opened before `transaction` is entered.
+    the embedder whose vectors are stored; model "" takes the one that is there, for work that compares no vectors.
+    Nothing is opened before `transaction` is entered.
     """
 
     def __init__(
@@ -188,11 +189,21 @@ class Database:
         with self._migrating:
             if self._ready:
                 return
-            if not migrations.check(connection, unfinished=True):
-                migrations.migrate(connection, self.dimension)
-            with connection.transaction():
-                self._embedder = claim_active(connection, self.model, self.dimension, self.calibration)
+            complete = migrations.check(connection, unfinished=True)
+            if not self.model:
+                self._adopt(connection, complete=complete)
+            else:
+                if not complete:
+                    migrations.migrate(connection, self.dimension)
+                with connection.transaction():
+                    self._embedder = claim_active(connection, self.model, self.dimension, self.calibration)
             self._ready = True
+
+    def _adopt(self, connection: psycopg.Connection[Any], *, complete: bool) -> None:
+        active = next((one for one in stored(connection) if one.state == ACTIVE), None) if complete else None
+        if active is None:
+            raise SchemaError("the memory's tables are not there yet; the first message makes them")
+        self.model, self.dimension, self._embedder = active.model, active.dimension, active.id
 
     def _pop(self) -> tuple[psycopg.Connection[Any], float] | None:
         with self._lock:

@@ -205,7 +205,7 @@ def forget(
     sender: whose profile and relations go as well, for good. group: all topics, profiles and relations of these scopes
     and their hints go, too.
     """
-    database, total = engine.current().database, Forgotten()
+    database, total = engine.stored(), Forgotten()
     values: dict[str, Any] = {"now": lumia.system.now(), "retention_days": engine.retention_days()}
     values["batch"] = lumia.system.new_id()
     for scope, ids in which.items():

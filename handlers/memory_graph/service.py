@@ -252,7 +252,7 @@ def _recall(query: str, chat: str, sender_id: str | None, top_k: int) -> dict[st
 
 
 def _profile(sender_id: str, chat: str) -> dict[str, Any]:
-    with engine.current().database.transaction() as connection:
+    with engine.stored().transaction() as connection:
         found = people.profile(connection, engine.scope(chat), sender_id, now=lumia.system.now())
     return {"name": found.name, "relation_summary": found.summary, "messages": found.messages}
 

@@ -76,9 +76,8 @@ def update_memory(payload: Mapping[str, Any], ready: Prepared, origin: Origin, n
     source = update.origin
     scope = engine.scope(chat_of(source.platform, source.account, source.chat.kind, source.chat.id))
     origin = replace(origin, learned_in=lumia.payloads.clean_text(source.run_id))
-    database = engine.current().database
     if update.action == "forget":
-        with database.transaction() as connection:
+        with engine.stored().transaction() as connection:
             gone = forgetting.forget(
                 connection,
                 scope,
@@ -90,6 +89,7 @@ def update_memory(payload: Mapping[str, Any], ready: Prepared, origin: Origin, n
             )
         return {"outcome": "forgotten", "topics": gone.topics, "instances": gone.instances, "batch": gone.batch}
     assert ready.vector is not None
+    database = engine.current().database
     calibration = embedding.calibrated(database, embedding.current())
     with database.transaction() as connection:
         number = database.embedder_id
@@ -115,7 +115,7 @@ def update_relation(payload: Mapping[str, Any], ready: Prepared, origin: Origin,
     scope = engine.scope(chat_of(source.platform, source.account, source.chat.kind, source.chat.id))
     clean = lumia.payloads.clean_text
     origin = replace(origin, learned_in=clean(source.run_id))
-    with engine.current().database.transaction() as connection:
+    with engine.stored().transaction() as connection:
         weight = people.relate(
             connection,
             scope,
@@ -131,7 +131,7 @@ def update_relation(payload: Mapping[str, Any], ready: Prepared, origin: Origin,
 
 def forget_daily(now: float) -> dict[str, Any]:
     """Evict what has faded from all scopes of the bot, batch by batch; returns how much went."""
-    database = engine.current().database
+    database = engine.stored()
     batch, kept = lumia.system.new_id(), engine.retention_days()
     total = forgetting.Forgotten()
     with database.transaction() as connection:

