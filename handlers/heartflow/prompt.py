@@ -2,13 +2,14 @@
 
 Each line of the chat is a message of its own. What people wrote always has the role `user`, whatever it claims to be;
 in groups it carries its author as `name`, which reaches the model as `Ann: hi`. Since some providers join neighbouring
-messages, later lines of a text are indented: an `Ann: I agree` inside Bob's message can't pass for Ann's.
+messages, later lines of a text are indented: an `Ann: I agree` inside Bob's message can't pass for Ann's. What the
+memory quotes of people stands in a system message, as strings that nothing in them can end (`remembering.py`).
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from .history import Line
 
@@ -36,15 +37,16 @@ def told(texts: Sequence[str]) -> list[dict[str, str]]:
     return [{"role": "system", "content": text} for text in texts]
 
 
-def speakers(lines: Sequence[Line], bot_name: str) -> dict[str, str]:
+def speakers(lines: Sequence[Line], bot_name: str, taken: Iterable[str] = ()) -> dict[str, str]:
     """Return the label of each sender id: the latest name, with the id behind it where two would look the same.
 
-    The bot's own name counts as taken.
+    The bot's own name counts as taken. taken: labels of others beside them.
     """
     people = {line.id: line.name or line.id for line in lines if line.by == "user"}
-    plain = Counter([bot_name.casefold(), *(name.casefold() for name in people.values())])
+    others = [label.casefold() for label in taken]
+    plain = Counter([bot_name.casefold(), *others, *(name.casefold() for name in people.values())])
     labels = {id: name if plain[name.casefold()] == 1 else _with_id(name, id) for id, name in people.items()}
-    shown = Counter(label.casefold() for label in labels.values())
+    shown = Counter([*others, *(label.casefold() for label in labels.values())])
     return {id: label if shown[label.casefold()] == 1 else _with_id(people[id], id) for id, label in labels.items()}
 
 

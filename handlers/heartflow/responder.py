@@ -53,7 +53,7 @@ def reply_to(message: Message, said: Line, settings: Settings, config: Any) -> s
     name = bot_name()
     recent = history.recent(message.scope, config.history_lines)
     lines = [*recent, said]
-    found = remembering.look_up(message, said, recent, prompt.speakers(lines, name), config)
+    found = remembering.look_up(message, said, recent, name, config)
     if found.notes:
         lumia.annotate(**found.notes)
     reply = lumia.models.chat(

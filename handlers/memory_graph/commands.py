@@ -6,7 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
@@ -125,7 +125,7 @@ def unpin(id: Annotated[str, "Id of a record or topic."]) -> int:
 def forget(
     *ids: Annotated[str, "Ids of records or topics."],
     sender: Annotated[str, "Everything this person said, and their profile and relations for good."] = "",
-    group: Annotated[str, "Everything of this chat, with its hints; with --sender what they said there."] = "",
+    group: Annotated[str, "Everything of this chat, with its people and hints; with --sender what they said."] = "",
     yes: Annotated[bool, "Don't ask."] = False,
 ) -> int:
     """Forget records or topics by id, what a person said, or a whole chat.
@@ -140,15 +140,29 @@ def forget(
         found = operations.selected(connection, engine.bot_name(), ids, sender, group)
     count = sum(map(len, found.values()))
     whole = bool(group) and not sender and not ids
-    if not count:
+    if not found:
         note("there is nothing to forget")
         return 0
     places = ", ".join(scope.chat or "(bot)" for scope in found)
-    if not yes and not _agreed(f"Forget {count} records in {places}?"):
+    also = " and who takes part" if whole else " and who they are" if sender else ""
+    if not yes and not _agreed(f"Forget {count} records{also} in {places}?"):
         return 1
     with progress("forgetting", count) as at:
         gone = operations.forget(found, sender=sender, group=whole, progress=at)
-    print(f"forgot {gone.instances} records, {gone.topics} topics and {gone.edges} associations; batch {gone.batch}")
+    print(f"forgot {gone.instances} records, {gone.topics} topics and {gone.edges} associations{_way_back(gone.batch)}")
+    return 0
+
+
+@lumia.command("memory restore", help="Bring back what was forgotten or evicted, while the recycle table has it")
+def restore(batch: Annotated[str, "The batch, as `lumia memory forget` and `decay` print it."]) -> int:
+    """Bring back a batch of the recycle table. A profile that was forgotten stays so.
+
+    Example: lumia memory restore 01m7zv0k3q8r2s5t6v7w8x
+    """
+    from . import operations
+
+    back = operations.restore(batch)
+    print(f"brought back {back.instances} records, {back.topics} topics and {back.edges} associations")
     return 0
 
 
@@ -165,7 +179,11 @@ def decay(
     now = lumia.system.now()
     if not dry_run:
         done = work.forget_daily(now)
-        print(json.dumps(done) if json_ else ", ".join(f"{count} {name}" for name, count in done.items()))
+        if json_:
+            print(json.dumps(done))
+            return 0
+        gone = f"{done['topics']} topics, {done['instances']} records and {done['edges']} associations"
+        print(f"evicted {gone}{_way_back(done['batch'])}; {done['cleaned']} rows were kept long enough")
         return 0
     with reading() as connection:
         found = forgetting.dry_run(connection, engine.bot_name(), now=now)
@@ -190,15 +208,12 @@ def rebuild(abandon: Annotated[bool, "Give up a rebuild that has begun; the old 
     """
     from . import reembed
 
-    work = engine.current()
     if abandon:
-        connection = work.database.connect()
-        try:
+        with closing(engine.stored().connect()) as connection:
             reembed.abandon(connection)
-        finally:
-            connection.close()
         print("the rebuild is given up; the old embedder stays")
         return 0
+    work = engine.current()
     with progress(f"embedding with {work.embedder.model}", 0) as at:
         for step in reembed.rebuild(work.database, work.embedder):
             at(step.done, step.total)
@@ -217,17 +232,17 @@ def export(
     """
     from . import exchange
 
-    lines = exchange.export(engine.current().database, "" if everyone else engine.bot_name())
+    lines = exchange.export(engine.stored(), "" if everyone else engine.bot_name())
     if file == "-":
-        for line in lines:
-            print(line)
+        sys.stdout.writelines(lines)
         return 0
     target, count = Path(file), -1
     partial = target.with_name(f".{target.name}.partial")
     try:
-        with partial.open("w", encoding="utf-8") as out, progress(f"writing {file}", 0) as at:
+        private = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)  # it holds what people said
+        with os.fdopen(private, "w", encoding="utf-8") as out, progress(f"writing {file}", 0) as at:
             for line in lines:
-                out.write(f"{line}\n")
+                out.write(line)
                 count += 1
                 at(count)
         partial.replace(target)
@@ -243,6 +258,7 @@ def export(
 def import_(
     file: Annotated[str, "An exported file; - is stdin."],
     reembed: Annotated[bool, "Embed the texts anew when the file comes from another model."] = False,
+    everyone: Annotated[bool, "Each memory stays that of the bot it was exported from."] = False,
 ) -> int:
     """Add an exported memory to this bot's; doing it twice changes nothing.
 
@@ -254,7 +270,8 @@ def import_(
     passages = work.embedder.passages if reembed else None
     try:
         with sys.stdin if file == "-" else Path(file).open(encoding="utf-8") as lines:
-            done = exchange.import_lines(work.database, lines, passages=passages, bot=engine.bot_name())
+            bot = "" if everyone else engine.bot_name()
+            done = exchange.import_lines(work.database, lines, passages=passages, bot=bot)
     except OSError as error:
         return _failed(f"{file}: {error.strerror or error}")
     except UnicodeDecodeError:
@@ -338,10 +355,14 @@ def _told(name: str, value: Any) -> Any:
     return ", ".join(f"{chat or '(bot)'} {count}" for chat, count in value.items()) if name == "chats" else value
 
 
+def _way_back(batch: str) -> str:
+    return f"; `lumia memory restore {batch}` brings them back" if batch else ""
+
+
 @contextmanager
 def reading() -> Iterator[psycopg.Connection[Any]]:
     """Give a connection for the block."""
-    with engine.current().database.transaction() as connection:
+    with engine.stored().transaction() as connection:
         yield connection
 
 

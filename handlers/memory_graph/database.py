@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import lumia
 
 from . import migrations
-from .embedders import claim_active
+from .embedders import ACTIVE, claim_active, is_active, stored
 from .errors import DatabaseAwayError, EmbedderError, ExtensionError, MemoryUnavailableError, ReadOnlyError, SchemaError
 from .types import Calibration
 
@@ -35,7 +35,8 @@ class Database:
     """The memory's database as one process uses it; safe in threads, and after a fork.
 
     url: libpq URL, "" when there is none. schema: holds the tables, made if need be. model, dimension, calibration: of
-    the embedder whose vectors are stored. Nothing is opened before `transaction` is entered.
+    the embedder whose vectors are stored; model "" takes the one that is there, for work that compares no vectors.
+    Nothing is opened before `transaction` is entered.
     """
 
     def __init__(
@@ -78,16 +79,31 @@ class Database:
         try:
             with _limited(connection, self.limit), connection.transaction():
                 yield connection
-        except psycopg.Error as error:
-            problem = explained(error, self.url)
+        except (psycopg.Error, EmbedderError) as error:
+            problem = explained(error)
             if isinstance(problem, (EmbedderError, SchemaError)):
                 self._ready = False  # somebody changed the tables: the next use looks at them again
                 self.close()
                 with suppress(Exception):
                     connection.close()
+            if problem is error:
+                raise
             raise problem from error
         finally:
             self._given_back(connection)
+
+    @contextmanager
+    def comparing(self) -> Iterator[psycopg.Connection[Any]]:
+        """Give what `transaction` gives, to compare a vector of this model with those stored.
+
+        Raises `EmbedderError` when another model has taken its place since: with as many numbers nothing else tells.
+        """
+        with self.transaction() as connection:
+            if not is_active(connection, self._embedder):
+                raise EmbedderError(
+                    "the memory's vectors are another embedder's now; restart the worker with the configured embedder"
+                )
+            yield connection
 
     def prepare(self) -> None:
         """Make the tables if need be and check them; raises what `transaction` raises."""
@@ -111,7 +127,7 @@ class Database:
         try:
             connection = psycopg.connect(**self._options())
         except (psycopg.Error, OSError) as error:
-            problem = explained(error, self.url)
+            problem = explained(error)
             self._away = lumia.system.monotonic() + _AWAY_SECONDS, problem
             raise problem from error
         self._away = None
@@ -131,11 +147,11 @@ class Database:
 
         try:
             given = conninfo_to_dict(self.url)
-        except psycopg.Error as error:
+        except psycopg.Error:
             raise DatabaseAwayError(
-                f"LUMIA_DATABASE_URL is no database URL ({_line(error)}); it looks like "
-                "postgresql://user:password@host:5432/name"
-            ) from error
+                # What libpq says quotes the text, password and all.
+                "LUMIA_DATABASE_URL is no database URL; it looks like postgresql://user:password@host:5432/name"
+            ) from None
         path = "public" if self.schema == "public" else f"{self.schema},public"
         own = f"-c search_path={path} -c statement_timeout={int(self.limit * 1000)}"
         defaults: dict[str, Any] = {
@@ -149,6 +165,8 @@ class Database:
         return {**defaults, **given, "options": options, "autocommit": True}
 
     def _taken(self) -> psycopg.Connection[Any]:
+        import psycopg
+
         self._forget_after_fork()
         while (kept := self._pop()) is not None:
             connection, since = kept
@@ -159,26 +177,33 @@ class Database:
             with _limited(connection, self.limit):
                 self._make_ready(connection)
                 register(connection)
-        except BaseException:
+        except BaseException as error:
             with suppress(Exception):
                 connection.close()
+            if isinstance(error, (psycopg.Error, OSError)):
+                raise explained(error) from error
             raise
         return connection
 
     def _make_ready(self, connection: psycopg.Connection[Any]) -> None:
-        import psycopg
-
         with self._migrating:
             if self._ready:
                 return
-            try:
-                if not migrations.check(connection, unfinished=True):
+            complete = migrations.check(connection, unfinished=True)
+            if not self.model:
+                self._adopt(connection, complete=complete)
+            else:
+                if not complete:
                     migrations.migrate(connection, self.dimension)
                 with connection.transaction():
                     self._embedder = claim_active(connection, self.model, self.dimension, self.calibration)
-            except (psycopg.Error, OSError) as error:
-                raise explained(error, self.url) from error
             self._ready = True
+
+    def _adopt(self, connection: psycopg.Connection[Any], *, complete: bool) -> None:
+        active = next((one for one in stored(connection) if one.state == ACTIVE), None) if complete else None
+        if active is None:
+            raise SchemaError("the memory's tables are not there yet; the first message makes them")
+        self.model, self.dimension, self._embedder = active.model, active.dimension, active.id
 
     def _pop(self) -> tuple[psycopg.Connection[Any], float] | None:
         with self._lock:
@@ -198,7 +223,7 @@ class Database:
             self._idle = []  # the parent's: closing them here would end its sessions
 
 
-def explained(error: BaseException, url: str) -> MemoryUnavailableError:
+def explained(error: BaseException) -> MemoryUnavailableError:
     """Return what a database's error means for the memory, and the way out."""
     from psycopg import errors
 
@@ -213,7 +238,7 @@ def explained(error: BaseException, url: str) -> MemoryUnavailableError:
         return SchemaError(
             f"the memory's tables are damaged: {line}; restart the worker, and if that doesn't help restore a dump"
         )
-    if isinstance(error, errors.UndefinedObject) and "vector" in line:
+    if (isinstance(error, errors.UndefinedObject) and "vector" in line) or "vector type not found" in line:
         return ExtensionError(f"pgvector is gone from the database: {line}; run CREATE EXTENSION vector there")
     if isinstance(error, errors.InsufficientPrivilege):
         return SchemaError(

@@ -55,11 +55,22 @@ def _database(database: Database) -> Iterator[lumia.checks.Finding]:
                     f"pgvector {shown} is too old", "ALTER EXTENSION vector UPDATE, to 0.8 or newer"
                 )
             if not migrations.check(connection):
-                yield lumia.checks.ok("its tables are made by the first message")
+                yield _to_be_made(connection, version)
                 return
             yield from _contents(connection)
         except psycopg.Error as error:
-            raise explained(error, database.url) from error
+            raise explained(error) from error
+
+
+def _to_be_made(connection: psycopg.Connection[Any], extension: tuple[int, ...] | None) -> lumia.checks.Finding:
+    """Tell whether the first message can make the tables."""
+    offered = connection.execute("SELECT default_version FROM pg_available_extensions WHERE name = 'vector'").fetchone()
+    if extension is None and offered is None:
+        return lumia.checks.risk(
+            "messages are answered without memory: the database server has no pgvector",
+            "install pgvector 0.8 or newer there, or take the database of `lumia up`",
+        )
+    return lumia.checks.ok("its tables are made by the first message")
 
 
 def _contents(found: psycopg.Connection[Any]) -> Iterator[lumia.checks.Finding]:
@@ -72,10 +83,11 @@ def _contents(found: psycopg.Connection[Any]) -> Iterator[lumia.checks.Finding]:
     shown = f"{count} instances, vectors of {active.model} ({active.dimension} numbers)"
     if role != active.model:
         yield lumia.checks.risk(f"{shown}, but the configured embedder is {role}", "lumia memory rebuild")
-        return
-    yield lumia.checks.ok(shown)
+    else:
+        yield lumia.checks.ok(shown)
     if (change := reembed.progress(found)) is not None:
         model, progress = change
         yield lumia.checks.risk(
-            f"a change to {model} is not finished: {progress.done} of {progress.total}", "lumia memory rebuild goes on"
+            f"a change to {model} is not finished: {progress.done} of {progress.total}",
+            "lumia memory rebuild goes on with it, lumia memory rebuild --abandon gives it up",
         )

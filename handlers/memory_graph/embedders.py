@@ -65,3 +65,9 @@ def as_json(calibration: Calibration) -> Any:
     from psycopg.types.json import Jsonb
 
     return Jsonb(asdict(calibration))
+
+
+def is_active(connection: psycopg.Connection[Any], number: int) -> bool:
+    """Tell whether the embedder of this number is the active one."""
+    query = "SELECT 1 FROM memory_embedders WHERE id = %s AND state = 'active'"
+    return connection.execute(query, (number,)).fetchone() is not None

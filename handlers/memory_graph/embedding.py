@@ -89,10 +89,13 @@ def current() -> RoleEmbedder:
 def _looked_up() -> dict[str, Any]:
     role = next(info for info in lumia.models.describe() if info.role == ROLE)
     key = role.model, role.source
-    with _lock:
-        if key not in _known:
-            _known[key] = len(lumia.models.embed([_PROBE])[0])
-        return {"model": role.model, "dimension": _known[key]}
+    dimension = _known.get(key)
+    if dimension is None:
+        # Without the lock: were the server to hang, everyone would wait for its time limit in turn.
+        dimension = len(lumia.models.embed([_PROBE])[0])
+        with _lock:
+            _known[key] = dimension
+    return {"model": role.model, "dimension": dimension}
 
 
 def measure(embedder: Embedder) -> Calibration:

@@ -9,11 +9,13 @@ import lumia
 
 from . import embedding
 from .database import Database
+from .errors import SchemaError
 from .types import Embedder, Scope
 
 NAME = "memory-graph"
 _lock = threading.Lock()
 _made: dict[str, Database] = {}
+_stored: dict[str, Database] = {}
 
 
 @dataclass(frozen=True)
@@ -49,12 +51,35 @@ def current() -> Engine:
         return Engine(_made[key], embedder)
 
 
+def stored() -> Database:
+    """Return the database for work that compares no vectors, as it is: no model is asked, and none has to match.
+
+    So what was said can be forgotten while the embedding server is away, or before a rebuild.
+    """
+    config = lumia.config.get(NAME)
+    url = lumia.system.database_url()
+    key = f"{url}\n{config.schema}"
+    with _lock:
+        if key not in _stored:
+            for old in _stored.values():
+                old.close()
+            _stored.clear()
+            _stored[key] = Database(url, model="", dimension=0, schema=config.schema, limit=config.limit)
+        found = _stored[key]
+    try:
+        found.prepare()
+    except SchemaError:
+        return current().database  # which makes the tables
+    return found
+
+
 def close() -> None:
     """Close the connections; the next use opens new ones."""
     with _lock:
-        for one in _made.values():
+        for one in (*_made.values(), *_stored.values()):
             one.close()
         _made.clear()
+        _stored.clear()
 
 
 def bot_name() -> str:
@@ -65,3 +90,8 @@ def bot_name() -> str:
 def scope(chat: str = "") -> Scope:
     """Return the scope of a chat of this bot, "" for the whole bot."""
     return Scope(bot_name(), chat)
+
+
+def retention_days() -> float:
+    """Return how long the recycle table keeps what was evicted or forgotten, 0 for not at all."""
+    return float(lumia.config.get(NAME).retention_days)

@@ -1,9 +1,9 @@
 """Carrying a memory to another machine: every row as a line of JSON, vectors as base64 of little-endian float32.
 
 The first line tells format, model and dimension. Rows refer to their scope by bot and chat, since its number is
-another one there. Importing again changes nothing; a topic that is there under the same name keeps its id and takes
-what hung on the other. Reading takes one snapshot; writing goes in transactions of some hundred rows and can be begun
-again after any of them.
+another one there. Importing again changes nothing; what is there under another id (a topic of the same name, the same
+message, relation or file) stays as it is and takes what hung on the other. Reading takes one snapshot; writing goes in
+transactions of some hundred rows and can be begun again after any of them.
 """
 
 from __future__ import annotations
@@ -41,29 +41,36 @@ class ExchangeError(lumia.errors.ExportError):
 class Table:
     """A table that is carried. order: of its rows in the file. vector, text: of its embedding, and what it embeds.
 
-    topics: columns that hold ids of topics. left: columns made anew by the other database.
+    refers: columns that hold ids, and of which table. twin: columns that make two rows the same whatever their ids.
+    part_of: the column whose row it is a part of: that of a twin has parts of its own. left: columns made anew by the
+    other database.
     """
 
     name: str
     order: str
     vector: str = ""
     text: str = ""
-    topics: tuple[str, ...] = ()
+    refers: Mapping[str, str] = field(default_factory=dict)
+    twin: tuple[str, ...] = ()
+    part_of: str = ""
     left: tuple[str, ...] = ()
 
 
+_TOPICS, _INSTANCES = "memory_topics", "memory_instances"
 TABLES = (
-    Table("memory_topics", "id", "topic_embedding", "topic_name", left=("embedder_id",)),
-    Table("memory_instances", "scope_id, seq, id", "content_embedding", "content", ("topic_id",),
-          ("embedder_id", "number", "sender")),
-    Table("memory_mentions", "topic_id, instance_id", topics=("topic_id",)),
-    Table("topic_edges", "id", topics=("from_topic", "to_topic")),
+    Table(_TOPICS, "id", "topic_embedding", "topic_name", twin=("scope_id", "name_key"), left=("embedder_id",)),
+    Table(_INSTANCES, "scope_id, seq, id", "content_embedding", "content", {"topic_id": _TOPICS},
+          ("scope_id", "kind", "source"), left=("embedder_id", "number", "sender")),
+    Table("memory_mentions", "topic_id, instance_id", refers={"topic_id": _TOPICS, "instance_id": _INSTANCES}),
+    Table("topic_edges", "id", refers={"from_topic": _TOPICS, "to_topic": _TOPICS}),
     Table("memory_people", "scope_id, person"),
-    Table("memory_relations", "id"),
-    Table("memory_relation_changes", "relation_id, ordinal"),
+    Table("memory_relations", "id", twin=("scope_id", "from_person", "to_person", "type")),
+    Table("memory_relation_changes", "relation_id, ordinal", refers={"relation_id": "memory_relations"},
+          part_of="relation_id"),
     Table("memory_writes", "run_id, step, ordinal"),
-    Table("memory_documents", "id"),
-    Table("memory_chunks", "document_id, number", "content_embedding", "content", left=("embedder_id",)),
+    Table("memory_documents", "id", twin=("scope_id", "source")),
+    Table("memory_chunks", "document_id, number", "content_embedding", "content",
+          {"document_id": "memory_documents"}, part_of="document_id", left=("embedder_id",)),
     Table("memory_recycled", "id", left=("id",)),
 )  # fmt: skip
 """In the order in which rows may refer to each other."""
@@ -72,6 +79,10 @@ _OWN = {
     "topic_edges": "from_topic IN (SELECT id FROM memory_topics WHERE scope_id = ANY(%(scopes)s))",
     "memory_relation_changes": "relation_id IN (SELECT id FROM memory_relations WHERE scope_id = ANY(%(scopes)s))",
 }
+_TOTALS = """
+UPDATE memory_scopes SET instances = instances + 1, tokens = tokens + %s, next_seq = greatest(next_seq, %s)
+WHERE id = %s
+"""
 _TERMS = "(SELECT jsonb_object_agg(term, tf) FROM memory_terms x WHERE x.number = r.number)"
 
 
@@ -97,13 +108,13 @@ def export(database: Database, bot: str = "") -> Iterator[str]:
         with connection.transaction():
             connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
             yield _line({"format": FORMAT, "version": VERSION, "model": database.model,
-                         "dimension": database.dimension})  # fmt: skip
+                         "dimension": database.dimension, "embedder": database.embedder_id})  # fmt: skip
             rows = connection.execute("SELECT id, bot, chat FROM memory_scopes WHERE %s IN ('', bot)", (bot,))
             known = {id: (owner, chat) for id, owner, chat in rows}
             for table in TABLES:
                 yield from _rows(connection, table, known)
     except psycopg.Error as error:
-        raise explained(error, database.url) from error
+        raise explained(error) from error
     finally:
         connection.close()
 
@@ -129,10 +140,9 @@ def import_lines(
             f"the file holds vectors of {head['model']} ({head['dimension']} numbers), this memory those of "
             f"{database.model} ({database.dimension}); import it with its texts embedded anew, or configure that model"
         )
-    writer = _Writer(database, None if same else passages, bot)
+    writer = _Writer(database, None if same else passages, bot, head.get("embedder"))
     while chunk := list(islice(numbered, _CHUNK)):
         writer.write([_parsed(number, line) for number, line in chunk])
-    writer.settle()
     return writer.done
 
 
@@ -143,7 +153,7 @@ def _rows(connection: psycopg.Connection[Any], table: Table, known: Mapping[int,
     shown = f"to_jsonb(r) - %(hidden)s::text[]{terms}"
     vector = f"r.{table.vector}" if table.vector else "NULL"
     which = _OWN.get(table.name, "scope_id = ANY(%(scopes)s)")
-    hidden = [*table.left, *([table.vector] if table.vector else [])]
+    hidden = [*table.left, *([table.vector, f"{table.vector}_next"] if table.vector else [])]  # the second of a rebuild
     values = {"hidden": hidden, "scopes": list(known)}
     with connection.cursor(name=f"export_{table.name}") as cursor:
         cursor.itersize = _CHUNK
@@ -158,15 +168,19 @@ def _rows(connection: psycopg.Connection[Any], table: Table, known: Mapping[int,
 
 
 class _Writer:
-    """Writes parsed lines in their order."""
+    """Writes parsed lines in their order. embedder: the number of the file's model in the database it comes from."""
 
     def __init__(
-        self, database: Database, passages: Callable[[Sequence[str]], NDArray[Any]] | None, bot: str
-    ) -> None:  # fmt: skip
-        self._database, self._passages, self._bot = database, passages, bot
-        self._topics: dict[str, str] = {}
+        self,
+        database: Database,
+        passages: Callable[[Sequence[str]], NDArray[Any]] | None,
+        bot: str,
+        embedder: int | None,
+    ) -> None:
+        self._database, self._passages, self._bot, self._embedder = database, passages, bot, embedder
+        self._theirs = ""
+        self._ids: dict[tuple[str, str], str] = {}
         self._numbers: dict[int, int] = {}
-        self._scopes: set[int] = set()
         self.done = Imported()
 
     def write(self, lines: Sequence[tuple[int, dict[str, Any]]]) -> None:
@@ -178,7 +192,6 @@ class _Writer:
             wanted = {Scope(row["bot"], row["chat"]) for _, row in rows if "bot" in row}
             numbers = scopes.made(connection, wanted)
             scopes.locked(connection, list(numbers.values()))
-            self._scopes |= set(numbers.values())
             for at, ((table, row), (number, _)) in enumerate(zip(rows, lines, strict=True)):
                 if "bot" in row:
                     row["scope_id"] = numbers[Scope(row.pop("bot"), row.pop("chat"))]
@@ -191,23 +204,18 @@ class _Writer:
                 count = self.done.new if new else self.done.known
                 count[table.name] = count.get(table.name, 0) + 1
 
-    def settle(self) -> None:
-        """Count the scopes that were written to anew."""
-        with self._database.transaction() as connection:
-            scopes.locked(connection, list(self._scopes))
-            connection.execute(
-                "UPDATE memory_scopes s SET (instances, tokens, next_seq) = (SELECT count(*), coalesce(sum(length), "
-                "0), greatest(s.next_seq, coalesce(max(seq) + 1, 0)) FROM memory_instances WHERE scope_id = s.id) "
-                "WHERE id = ANY(%s)",
-                (list(self._scopes),),
-            )
-
     def _row(self, number: int, line: dict[str, Any]) -> tuple[Table, dict[str, Any]]:
         table = next((one for one in TABLES if one.name == line.get("table")), None)
         row = line.get("row")
         if table is None or not isinstance(row, dict):
             raise ExchangeError(f"line {number} names no table this Lumia knows: {str(line.get('table'))[:60]!r}")
         if "bot" in row and self._bot:
+            self._theirs = self._theirs or row["bot"]
+            if row["bot"] != self._theirs:
+                raise ExchangeError(
+                    f"line {number} is of the bot {row['bot']}, those before of {self._theirs}: one bot takes one "
+                    "memory; import each under its own name (--everyone)"
+                )
             row["bot"] = self._bot
         return table, row
 
@@ -230,10 +238,13 @@ class _Writer:
     ) -> bool:
         from psycopg.types.json import Jsonb
 
-        if table.name == "memory_topics" and self._has_twin(connection, row):
+        if self._has_twin(connection, table, row):
+            return False
+        if table.part_of and (table.refers[table.part_of], row[table.part_of]) in self._ids:
             return False
         if table.name == "memory_recycled" and not self._takes_recycled(connection, row):
             return False
+        adopted = table.name == "memory_mentions" and (_TOPICS, row["topic_id"]) in self._ids
         self._rehang(table, row)
         terms = row.pop("terms", None) or {}
         present = [name for name in _columns(connection, table.name) if name in row]
@@ -245,29 +256,37 @@ class _Writer:
             f"FROM jsonb_populate_record(NULL::{table.name}, %s) AS n ON CONFLICT DO NOTHING",
             (*(value for _, value in extra), Jsonb(row)),
         ).rowcount
-        if new and terms:
+        if new and table.name == _INSTANCES:
             connection.execute(
                 "INSERT INTO memory_terms (scope_id, term, number, tf, length) "
                 "SELECT i.scope_id, t.key, i.number, t.value::int::smallint, i.length "
                 "FROM memory_instances i, jsonb_each_text(%s) AS t WHERE i.id = %s",
                 (Jsonb(terms), row["id"]),
             )
+            connection.execute(_TOTALS, (row["length"], row["seq"] + 1, row["scope_id"]))
+        if new and adopted:
+            connection.execute("UPDATE memory_topics SET mentions = mentions + 1 WHERE id = %s", (row["topic_id"],))
         return bool(new)
 
     def _rehang(self, table: Table, row: dict[str, Any]) -> None:
-        """Let a row refer to the topics that are here instead of those of the file."""
-        for name in table.topics:
-            row[name] = self._topics.get(row.get(name, ""), row.get(name))
+        """Let a row refer to the rows that are here instead of those of the file."""
+        for name, referred in table.refers.items():
+            row[name] = self._ids.get((referred, row.get(name, "")), row.get(name))
         if table.name == "topic_edges" and row["edge_type"] != RELATION and row["from_topic"] > row["to_topic"]:
             row["from_topic"], row["to_topic"] = row["to_topic"], row["from_topic"]
 
-    def _has_twin(self, connection: psycopg.Connection[Any], row: Mapping[str, Any]) -> bool:
+    def _has_twin(self, connection: psycopg.Connection[Any], table: Table, row: Mapping[str, Any]) -> bool:
+        """Tell whether the row is here, and note under which id; rows without what makes them the same have no twin."""
+        if not table.twin or any(row.get(name) is None for name in table.twin):
+            return False
+        which = " AND ".join(f"{name} = %s" for name in table.twin)
         found = connection.execute(
-            "SELECT id FROM memory_topics WHERE scope_id = %s AND name_key = %s", (row["scope_id"], row["name_key"])
+            f"SELECT id FROM {table.name} WHERE {which}", tuple(row[name] for name in table.twin)
         ).fetchone()
         if found is None:
             return False
-        self._topics[row["id"]] = found[0]
+        if found[0] != row["id"]:
+            self._ids[table.name, row["id"]] = found[0]
         return True
 
     def _takes_recycled(self, connection: psycopg.Connection[Any], row: Mapping[str, Any]) -> bool:
@@ -280,7 +299,8 @@ class _Writer:
         if "scope_id" in content:
             content["scope_id"] = row["scope_id"]
         if "embedder_id" in content:
-            content["embedder_id"] = self._database.embedder_id if self._passages is None else 0
+            same = self._passages is None and self._embedder in (None, content["embedder_id"])
+            content["embedder_id"] = self._database.embedder_id if same else 0  # 0: embedded anew when it comes back
         if known is None and (number := content.get("number")) is not None:
             if number not in self._numbers:
                 self._numbers[number] = _next_number(connection)

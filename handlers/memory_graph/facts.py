@@ -110,9 +110,13 @@ def write_fact(
     writing.rename(connection, [(origin, twin.id)])
     if twin.id in _used(connection, origin.learned_in or origin.run_id):
         return Written(twin.id, KNOWN)
+    if twin.scope_id != wanted:
+        # The whole bot's: that it was told again counts, but nothing of this chat goes where all chats read.
+        connection.execute(_COUNT_ANEW, (0.0, now, [], twin.id))
+        return Written(twin.id, MERGED)
     connection.execute(_COUNT_ANEW, (fact.importance, now, list(origin.message_ids), twin.id))
     _add_topics(connection, twin, observation, embedder, now)
-    if twin.scope_id == wanted and _says_more(connection, twin, observation):
+    if _says_more(connection, twin, observation):
         _reword(connection, twin, observation, embedder)
     return Written(twin.id, MERGED)
 

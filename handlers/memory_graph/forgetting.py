@@ -29,6 +29,8 @@ UNUSED_DAYS = 30.0
 RARELY = 5
 FADED_EDGE = 0.01
 BATCH = 200
+MOST_INSTANCES = 2000
+"""That an eviction moves in one transaction, which has little time."""
 RETENTION_DAYS = 30.0
 WRITES_DAYS = 90.0
 """How long the claims of writes are kept: longer than any run can be tried again."""
@@ -49,6 +51,12 @@ _FADED_EDGES = f"""
 SELECT e.id FROM topic_edges e JOIN memory_topics t ON t.id = e.from_topic
 WHERE t.scope_id = %(scope)s AND e.last_activated < to_timestamp(%(now)s - {UNUSED_DAYS * DAY})
     AND {sql_weight("e")} < {FADED_EDGE} ORDER BY e.id LIMIT %(limit)s
+"""
+_ORPHANS = """
+SELECT t.id FROM memory_topics t
+WHERE t.scope_id = %(scope)s AND NOT t.pinned AND t.id <> ALL(%(topics)s)
+    AND t.id IN (SELECT m.topic_id FROM memory_mentions m WHERE m.instance_id = ANY(%(instances)s))
+    AND NOT EXISTS (SELECT FROM memory_mentions m WHERE m.topic_id = t.id AND m.instance_id <> ALL(%(instances)s))
 """
 _REHOME = """
 UPDATE memory_instances i SET topic_id = (
@@ -116,7 +124,11 @@ def evict(
     faded = connection.execute(_FADED_TOPICS, values).fetchall()
     loose = [id for (id,) in connection.execute(_FADED_INSTANCES, values)]
     batch = batch or lumia.system.new_id()
-    gone = _recycle(connection, scope_id, [row[0] for row in faded], loose, batch, "faded", now, retention_days)
+    topics = [row[0] for row in faded]
+    hanging = _instances_of(connection, topics)
+    if len(hanging) > MOST_INSTANCES:  # a chat that was all about one thing: its instances go first, in portions
+        faded, topics, loose = [], [], hanging[:MOST_INSTANCES]
+    gone = _recycle(connection, scope_id, topics, loose, batch, "faded", now, retention_days)
     edges = connection.execute(f"DELETE FROM topic_edges WHERE id IN ({_FADED_EDGES})", values).rowcount
     names = tuple(row[1] for row in faded)
     return Forgotten(gone.topics, gone.instances, gone.edges + edges, gone.batch, names)
@@ -170,41 +182,57 @@ def forget(
         "SELECT id, topic_name FROM memory_topics WHERE scope_id = %s AND name_key = %s", (number, key_of(topic))
     ).fetchall()
     ids, names = [row[0] for row in rows], tuple(row[1] for row in rows)
-    if not content:
-        facts = connection.execute(
-            "SELECT id FROM memory_instances WHERE scope_id = %s AND topic_id = ANY(%s) AND kind = 'fact'",
-            (number, ids),
-        ).fetchall()
-        own = [id for (id,) in facts]
-        gone = _recycle(connection, number, ids, own, batch, "forgotten", now, retention_days)
-    else:
+    own: list[str] = []
+    if content:
         found = connection.execute(
             "SELECT DISTINCT i.id FROM memory_instances i JOIN memory_mentions m ON m.instance_id = i.id "
             "WHERE i.scope_id = %s AND m.topic_id = ANY(%s) AND strpos(lower(i.content), lower(%s)) > 0",
             (number, ids, lumia.payloads.clean_text(content)),
         )
-        gone = _recycle(connection, number, [], [id for (id,) in found], batch, "forgotten", now, retention_days)
+        ids, own = [], [id for (id,) in found]
+    gone = _forget(connection, number, ids, own, batch, now, retention_days)
     return Forgotten(gone.topics, gone.instances, gone.edges, gone.batch, names)
 
 
-def forget_instances(
+def forget_these(
     connection: psycopg.Connection[Any],
     scope: Scope,
-    ids: Sequence[str],
     *,
+    topics: Sequence[str] = (),
+    instances: Sequence[str] = (),
     now: float,
     retention_days: float = RETENTION_DAYS,
+    batch: str = "",
 ) -> Forgotten:
-    """Forget instances of `scope` by id; others are left alone."""
+    """Forget topics and instances of `scope` by id; ids of others are left alone. batch: to bring them back with."""
     number = scopes.ids(connection, [scope]).get(scope)
     if number is None:
         return Forgotten()
     scopes.locked(connection, [number])
-    rows = connection.execute(
-        "SELECT id FROM memory_instances WHERE scope_id = %s AND id = ANY(%s)", (number, list(ids))
-    )
-    own = [id for (id,) in rows]
-    return _recycle(connection, number, [], own, lumia.system.new_id(), "forgotten", now, retention_days)
+    about = _own(connection, number, "memory_topics", topics)
+    own = _own(connection, number, "memory_instances", instances)
+    return _forget(connection, number, about, own, batch or lumia.system.new_id(), now, retention_days)
+
+
+def _own(connection: psycopg.Connection[Any], number: int, table: str, ids: Sequence[str]) -> list[str]:
+    """Return those of `ids` that are rows of a scope."""
+    query = f"SELECT id FROM {table} WHERE scope_id = %s AND id = ANY(%s)"
+    return [id for (id,) in connection.execute(query.encode(), (number, list(ids)))]
+
+
+def _forget(
+    connection: psycopg.Connection[Any], number: int, topics: Sequence[str], instances: Sequence[str], batch: str,
+    now: float, retention_days: float,
+) -> Forgotten:  # fmt: skip
+    """Recycle topics with their facts, instances, and the topics nothing else is about: they tell what was said."""
+    facts = connection.execute(
+        "SELECT id FROM memory_instances WHERE scope_id = %s AND topic_id = ANY(%s) AND kind = 'fact'",
+        (number, list(topics)),
+    ).fetchall()
+    going = sorted({*instances, *(id for (id,) in facts), *_instances_of(connection, topics)})
+    left = connection.execute(_ORPHANS, {"scope": number, "topics": list(topics), "instances": going}).fetchall()
+    orphans = [id for (id,) in left]
+    return _recycle(connection, number, [*topics, *orphans], going, batch, "forgotten", now, retention_days)
 
 
 def pin(connection: psycopg.Connection[Any], scope: Scope, id: str, *, pinned: bool = True) -> bool:
@@ -280,7 +308,10 @@ def _recycle(
     connection: psycopg.Connection[Any], scope_id: int, topics: Sequence[str], instances: Sequence[str], batch: str,
     reason: str, now: float, retention_days: float,
 ) -> Forgotten:  # fmt: skip
-    """Move topics, the instances that depend on them alone, and `instances` to the recycle table."""
+    """Move topics, the instances that depend on them alone, and `instances` to the recycle table.
+
+    Without a retention they are gone at once.
+    """
     going = sorted({*_instances_of(connection, topics), *instances})
     if not topics and not going:
         return Forgotten()
@@ -288,7 +319,8 @@ def _recycle(
         "batch": batch, "scope": scope_id, "reason": reason, "now": now, "retention": retention_days * DAY,
         "topics": list(topics), "instances": going,
     }  # fmt: skip
-    for table, row_id, which in _PARTS:
+    kept = retention_days > 0
+    for table, row_id, which in _PARTS if kept else ():
         connection.execute(_RECYCLE.format(table=table, row_id=row_id, which=which), values)
     connection.execute(_REHOME, values)
     lengths = connection.execute(
@@ -306,7 +338,7 @@ def _recycle(
         "WHERE id = %s",
         (*lengths, scope_id),
     )
-    return Forgotten(len(topics), lengths[0], edges, batch)
+    return Forgotten(len(topics), lengths[0], edges, batch if kept else "")
 
 
 def _embed_anew(
@@ -376,8 +408,11 @@ def _restored(
         "AND EXISTS (SELECT FROM memory_topics WHERE id = n.to_topic)",
         "memory_terms": "EXISTS (SELECT FROM memory_instances WHERE number = n.number)",
     }.get(table, "true")
+    shown = columns[0]
+    if table == "memory_instances":  # its topic may have gone later, in a batch of its own
+        shown = shown.replace("topic_id", "(SELECT t.id FROM memory_topics t WHERE t.id = n.topic_id)")
     done = connection.execute(
-        f"INSERT INTO {table} ({columns[0]}) SELECT {columns[0]} FROM (SELECT (jsonb_populate_record(NULL::{table}, "
+        f"INSERT INTO {table} ({columns[0]}) SELECT {shown} FROM (SELECT (jsonb_populate_record(NULL::{table}, "
         f"{content})).* FROM memory_recycled r WHERE r.batch = %(batch)s AND r.scope_id = %(scope)s "
         f"AND r.source_table = %(table)s ORDER BY r.id) AS n WHERE {present} ON CONFLICT DO NOTHING",
         {"renamed": Jsonb(renamed), "batch": batch, "scope": scope_id, "table": table},

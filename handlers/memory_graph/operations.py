@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import lumia
 
 from . import embedders, engine, forgetting, hints, reading, reembed
+from .database import Database
 from .decay import sql_weight
 from .errors import MemoryUnavailableError
 from .forgetting import Forgotten
@@ -26,8 +28,17 @@ SELECT x.here, x.there, t.topic_name, x.weight, x.edge_type FROM (
     SELECT to_topic, from_topic, {_WEIGHT}, edge_type FROM topic_edges e WHERE to_topic = ANY(%(ids)s)) AS x
 JOIN memory_topics t ON t.id = x.there ORDER BY x.weight DESC, t.topic_name LIMIT %(limit)s
 """
+_PLACES = """
+SELECT s.chat FROM memory_scopes s WHERE s.bot = %(bot)s AND (%(chat)s::text IS NULL OR s.chat = %(chat)s)
+    AND (%(person)s = '' OR EXISTS (SELECT FROM memory_people p WHERE p.scope_id = s.id AND p.person = %(person)s)
+        OR EXISTS (SELECT FROM memory_relations r WHERE r.scope_id = s.id
+                   AND %(person)s IN (r.from_person, r.to_person)))
+ORDER BY s.id
+"""
+_NUMBER = "(SELECT id FROM memory_scopes WHERE bot = %(bot)s AND chat = %(chat)s)"
 _BATCH = 500
 _MOST_CHATS = 200
+_LONG = 600.0
 
 
 class UnknownError(lumia.errors.LumiaError):
@@ -54,13 +65,18 @@ def chats(connection: psycopg.Connection[Any], bot: str) -> list[str]:
 
 def chat_named(connection: psycopg.Connection[Any], bot: str, group: str) -> str:
     """Return the one chat that `group` names, by its id or as `platform:account:kind:id`; raises `UnknownError`."""
-    known = chats(connection, bot)
-    found = [chat for chat in known if chat == group or chat.rpartition(":")[2] == group]
-    if len(found) == 1:
+    rows = connection.execute(
+        "SELECT chat FROM memory_scopes WHERE bot = %s "
+        "AND (chat = %s OR right(chat, length(%s::text) + 1) = ':' || %s::text) "
+        "ORDER BY chat <> %s, instances DESC, chat LIMIT 10",
+        (bot, group, group, group, group),
+    )
+    found = [str(chat) for (chat,) in rows]
+    if found and (len(found) == 1 or found[0] == group):
         return found[0]
-    listed = ", ".join(found or [chat for chat in known if chat][:10]) or "none yet"
     if found:
-        raise UnknownError(f"{len(found)} chats are called {group!r}; name one in full: {listed}")
+        raise UnknownError(f"several chats are called {group!r}; name one in full: {', '.join(found)}")
+    listed = ", ".join([chat for chat in chats(connection, bot) if chat][:10]) or "none yet"
     raise UnknownError(f"no chat {group!r} in the memory; there are: {listed}")
 
 
@@ -70,7 +86,7 @@ def query(text: str, group: str, sender: str, top_k: int) -> list[tuple[str, Rec
 
     work, bot = engine.current(), engine.bot_name()
     vector, now = work.embedder.query(text), lumia.system.now()
-    with work.database.transaction() as connection:
+    with work.database.comparing() as connection:
         wanted = [chat_named(connection, bot, group)] if group else chats(connection, bot)
         return [
             (
@@ -160,12 +176,17 @@ def edges(connection: psycopg.Connection[Any], topics: Sequence[str], *, now: fl
 def selected(
     connection: psycopg.Connection[Any], bot: str, ids: Sequence[str], sender: str, group: str
 ) -> dict[Scope, list[str]]:
-    """Return the ids of the records that `forget` would take, by scope; raises `UnknownError`."""
+    """Return the ids of the records that `forget` would take, by scope; raises `UnknownError`.
+
+    A scope without records is among them when it knows the person otherwise, or is the chat that is forgotten.
+    """
     found: dict[Scope, list[str]] = {}
     for id in ids:
         found.setdefault(place_of(connection, bot, id)[0], []).append(id)
     if sender or group:
         chat = chat_named(connection, bot, group) if group else None
+        for (place,) in connection.execute(_PLACES, {"bot": bot, "chat": chat, "person": sender}).fetchall():
+            found.setdefault(Scope(bot, place), [])
         rows = connection.execute(
             "SELECT s.chat, i.id FROM memory_instances i JOIN memory_scopes s ON s.id = i.scope_id WHERE s.bot = %s "
             "AND (%s::text IS NULL OR s.chat = %s) AND (%s = '' OR i.sender = %s) ORDER BY i.seq",
@@ -179,53 +200,76 @@ def selected(
 def forget(
     which: dict[Scope, list[str]], *, sender: str = "", group: bool = False, progress: Callable[[int], None]
 ) -> Forgotten:
-    """Move records and topics (ids by scope) to the recycle table, some hundreds per transaction.
+    """Move records and topics (ids by scope) to the recycle table, some hundreds per transaction, as one batch.
 
-    sender: whose profile and relations go as well, for good. group: the topics of these scopes and their hints go, too.
+    sender: whose profile and relations go as well, for good. group: all topics, profiles and relations of these scopes
+    and their hints go, too.
     """
-    database, now, total = engine.current().database, lumia.system.now(), Forgotten()
+    database, total = engine.stored(), Forgotten()
+    values: dict[str, Any] = {"now": lumia.system.now(), "retention_days": engine.retention_days()}
+    values["batch"] = lumia.system.new_id()
     for scope, ids in which.items():
         for start in range(0, len(ids), _BATCH):
+            some = ids[start : start + _BATCH]
             with database.transaction() as connection:
-                total += _forget_some(connection, scope, ids[start : start + _BATCH], now)
+                total += forgetting.forget_these(connection, scope, topics=some, instances=some, **values)
             progress(total.instances)
-        with database.transaction() as connection:
-            if group:
-                for name in _topic_names(connection, scope):
-                    total += forgetting.forget(connection, scope, name, now=now)
-            if sender:
-                _forget_person(connection, scope, sender)
+        while group:
+            with database.transaction() as connection:
+                topics = _some_topics(connection, scope)
+                total += forgetting.forget_these(connection, scope, topics=topics, **values)
+            if not topics:
+                break
+        if sender or group:
+            with database.transaction() as connection:
+                _forget_people(connection, scope, sender)
         if group:
             _forget_hints(scope.chat)
     return total
 
 
-def _forget_some(connection: psycopg.Connection[Any], scope: Scope, ids: Sequence[str], now: float) -> Forgotten:
-    done = forgetting.forget_instances(connection, scope, ids, now=now)
-    rows = connection.execute("SELECT topic_name FROM memory_topics WHERE id = ANY(%s)", (list(ids),)).fetchall()
-    for (name,) in rows:
-        done += forgetting.forget(connection, scope, name, now=now)
-    return done
+def restore(batch: str) -> Forgotten:
+    """Bring back what went as `batch`, each chat in one transaction of up to ten minutes; raises `UnknownError`."""
+    work, total = engine.current(), Forgotten()
+    known, bot = work.database, engine.bot_name()
+    database = Database(known.url, model=known.model, dimension=known.dimension, schema=known.schema, limit=_LONG)
+    with closing(database):
+        with database.transaction() as connection:
+            rows = connection.execute(
+                "SELECT DISTINCT s.chat FROM memory_recycled r JOIN memory_scopes s ON s.id = r.scope_id "
+                "WHERE s.bot = %s AND r.batch = %s ORDER BY s.chat",
+                (bot, batch),
+            ).fetchall()
+        if not rows:
+            raise UnknownError(
+                f"no batch {batch!r} in the recycle table: it came back already, or retention_days are over"
+            )
+        for (chat,) in rows:
+            with database.transaction() as connection:
+                total += forgetting.restore(connection, Scope(bot, chat), batch, passages=work.embedder.passages)
+    return total
 
 
-def _topic_names(connection: psycopg.Connection[Any], scope: Scope) -> Iterator[str]:
+def _some_topics(connection: psycopg.Connection[Any], scope: Scope) -> list[str]:
     rows = connection.execute(
-        "SELECT t.topic_name FROM memory_topics t JOIN memory_scopes s ON s.id = t.scope_id "
-        "WHERE s.bot = %s AND s.chat = %s",
-        (scope.bot, scope.chat),
-    ).fetchall()
-    return (name for (name,) in rows)
+        "SELECT t.id FROM memory_topics t JOIN memory_scopes s ON s.id = t.scope_id WHERE s.bot = %s AND s.chat = %s "
+        "ORDER BY t.id LIMIT %s",
+        (scope.bot, scope.chat, _BATCH),
+    )
+    return [id for (id,) in rows]
 
 
-def _forget_person(connection: psycopg.Connection[Any], scope: Scope, sender: str) -> None:
-    row = connection.execute(
-        "SELECT id FROM memory_scopes WHERE bot = %s AND chat = %s", (scope.bot, scope.chat)
-    ).fetchone()
-    if row is not None:
-        connection.execute(
-            "DELETE FROM memory_relations WHERE scope_id = %s AND %s IN (from_person, to_person)", (row[0], sender)
-        )
-        connection.execute("DELETE FROM memory_people WHERE scope_id = %s AND person = %s", (row[0], sender))
+def _forget_people(connection: psycopg.Connection[Any], scope: Scope, person: str) -> None:
+    """Delete the profile and relations of `person` in a scope, of everyone for ""."""
+    values = {"bot": scope.bot, "chat": scope.chat, "person": person}
+    connection.execute(
+        f"DELETE FROM memory_relations WHERE scope_id = {_NUMBER} "
+        "AND (%(person)s = '' OR %(person)s IN (from_person, to_person))",
+        values,
+    )
+    connection.execute(
+        f"DELETE FROM memory_people WHERE scope_id = {_NUMBER} AND (%(person)s = '' OR person = %(person)s)", values
+    )
 
 
 def _forget_hints(chat: str) -> None:

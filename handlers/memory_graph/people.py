@@ -236,10 +236,11 @@ def _ago(seconds: float) -> str:
     return "just now"
 
 
-def names(connection: psycopg.Connection[Any], scope: Scope) -> Mapping[str, str]:
+def names(connection: psycopg.Connection[Any], scope: Scope, *, limit: int = 1000) -> Mapping[str, str]:
     """Return person → name of the people of `scope` itself, those heard last first."""
     number = scopes.ids(connection, [scope]).get(scope, -1)
     rows = connection.execute(
-        "SELECT person, name FROM memory_people WHERE scope_id = %s ORDER BY last_seen DESC, person", (number,)
+        "SELECT person, name FROM memory_people WHERE scope_id = %s ORDER BY last_seen DESC, person LIMIT %s",
+        (number, limit),
     )
     return dict(rows.fetchall())

@@ -46,9 +46,9 @@ def observe_message(content: lumia.Box[Any]) -> None:
         _hand_over(observing.of_message(payload) if isinstance(payload, dict) else None)
 
 
-@lumia.event.consumer_re("msg.send, dest=*")
+@lumia.event.consumer_re("msg.send, dest=*", priv=-100)
 def observe_reply(src: str, content: lumia.Box[Any]) -> None:
-    """Hand what the bot says to the memory."""
+    """Hand what the bot says to the memory, once the adapter has been given it."""
     if not _wants("observe_replies"):
         return
     try:

@@ -27,6 +27,7 @@ BATCH = 32
 _STRAGGLERS = 200
 """Texts that may be left for the moment in which nobody else may write."""
 _LOCK = 0x6D656D6F7280
+_LOCK_WAIT_MS = 500
 _COLUMNS = """
 SELECT c.relname, a.attname, substr(col_description(c.oid, a.attnum), 8)
 FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid JOIN pg_type t ON t.oid = a.atttypid
@@ -89,7 +90,7 @@ def rebuild(database: Database, embedder: Embedder, *, batch: int = BATCH) -> Ge
             yield Progress(done, max(total, done))
         yield Progress(max(total, done), max(total, done))
     except psycopg.Error as error:
-        raise explained(error, database.url) from error
+        raise explained(error) from error
     finally:
         connection.close()
 
@@ -106,10 +107,16 @@ def progress(connection: psycopg.Connection[Any]) -> tuple[str, Progress] | None
 
 def abandon(connection: psycopg.Connection[Any]) -> None:
     """Give up a change that has begun; what was embedded for it is thrown away."""
-    with connection.transaction():
+    columns = _columns(connection)
+
+    def drop() -> bool:
         connection.execute("DELETE FROM memory_embedders WHERE state = 'next'")
-        for column in _columns(connection):
+        for column in columns:
             _drop_next(connection, column)
+        return True
+
+    while not _alone_with(connection, columns, drop):
+        pass
 
 
 def _alone(connection: psycopg.Connection[Any]) -> bool:
@@ -134,12 +141,18 @@ def _begin(connection: psycopg.Connection[Any], embedder: Embedder) -> list[_Col
             "state = CASE memory_embedders.state WHEN 'retired' THEN 'next' ELSE memory_embedders.state END",
             (embedder.model, embedder.dimension, as_json(embedder.calibration)),
         )
-        columns = _columns(connection)
-        active = next(one for one in stored(connection) if one.state == ACTIVE)
-        if (active.model, active.dimension) == (embedder.model, embedder.dimension):
-            return []
+    present = [(one.model, one.dimension) for one in stored(connection) if one.state == ACTIVE]
+    if (embedder.model, embedder.dimension) in present:
+        return []
+    columns = _columns(connection)
+
+    def add() -> bool:
         for column in columns:
             _add_next(connection, column, embedder.dimension)
+        return True
+
+    while not _alone_with(connection, columns, add):
+        pass
     return columns
 
 
@@ -236,28 +249,43 @@ def _options(connection: psycopg.Connection[Any], column: _Column) -> str | None
 def _swapped(
     connection: psycopg.Connection[Any], columns: Sequence[_Column], embedder: Embedder, batch: int
 ) -> bool:  # fmt: skip
-    """Put the new columns in the place of the old; False when there was too much left to embed first."""
+    """Put the new columns in the place of the old; False when there was too much left to embed first, or no lock."""
     for column in columns:
         while _step(connection, column, embedder.passages, batch):
             pass
-    if not columns:
-        return True
-    with connection.transaction():
-        connection.execute("SET LOCAL lock_timeout = '30s'")
-        tables = ", ".join(one.table for one in columns)
-        connection.execute(f"LOCK TABLE {tables} IN ACCESS EXCLUSIVE MODE".encode())
-        if _count(connection, columns, "missing") > _STRAGGLERS:
-            return False
-        for column in columns:
-            while _step(connection, column, embedder.passages, batch):
-                pass
-        row = connection.execute("SELECT id FROM memory_embedders WHERE state = 'next'").fetchone()
-        if row is None:
-            raise EmbedderError("the change of the embedder was given up by another process; begin it again")
-        for column in columns:
-            _replace(connection, column, row[0])
-        connection.execute("UPDATE memory_embedders SET state = 'retired' WHERE state = 'active'")
-        connection.execute("UPDATE memory_embedders SET state = 'active' WHERE state = 'next'")
+    return not columns or _alone_with(connection, columns, lambda: _swap(connection, columns, embedder, batch))
+
+
+def _alone_with(connection: psycopg.Connection[Any], columns: Sequence[_Column], change: Callable[[], bool]) -> bool:
+    """Return what `change` gives, made while nobody else uses the tables; False when somebody uses them for long."""
+    from psycopg import errors
+
+    tables = ", ".join(one.table for one in columns)
+    try:
+        with connection.transaction():
+            # Whoever reads or writes meanwhile queues behind this wait: it is short, and ends before the server looks
+            # for deadlocks, whose victim could be a reader.
+            connection.execute(f"SET LOCAL lock_timeout = '{_LOCK_WAIT_MS}ms'")
+            connection.execute(f"LOCK TABLE {tables} IN ACCESS EXCLUSIVE MODE".encode())
+            return change()
+    except (errors.LockNotAvailable, errors.DeadlockDetected):
+        connection.execute("SELECT pg_sleep(0.5)")
+        return False
+
+
+def _swap(connection: psycopg.Connection[Any], columns: Sequence[_Column], embedder: Embedder, batch: int) -> bool:
+    if _count(connection, columns, "missing") > _STRAGGLERS:
+        return False
+    for column in columns:
+        while _step(connection, column, embedder.passages, batch):
+            pass
+    row = connection.execute("SELECT id FROM memory_embedders WHERE state = 'next'").fetchone()
+    if row is None:
+        raise EmbedderError("the change of the embedder was given up by another process; begin it again")
+    for column in columns:
+        _replace(connection, column, row[0])
+    connection.execute("UPDATE memory_embedders SET state = 'retired' WHERE state = 'active'")
+    connection.execute("UPDATE memory_embedders SET state = 'active' WHERE state = 'next'")
     return True
 
 

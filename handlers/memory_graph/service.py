@@ -17,7 +17,7 @@ from typing import Any
 
 import lumia
 
-from . import embedding, engine, hints, knowledge, people
+from . import embedding, engine, hints, knowledge, observing, people
 from .commitments import Commitment
 from .errors import MemoryUnavailableError
 from .hints import Hint
@@ -132,7 +132,10 @@ class Memory:
         run_id, step = lumia.context.origin()
         ordinal = zlib.crc32(" ".join([*topics, *instances]).encode()) >> 1
         content = {"chat": chat, "topics": topics, "instances": instances, "run_id": run_id, "step": step}
-        lumia.event.start(id=USED, content=lumia.Box.any({**content, "ordinal": ordinal}), detach=True)
+        # In the memory's own lane: one of the chat's would wait while the database is away, and the chat with it.
+        lumia.event.start(
+            USED, lumia.Box.any({**content, "ordinal": ordinal}), key=observing.lane_of(chat), detach=True, priority=6
+        )
 
     def profile(self, sender_id: str, chat: str = "") -> SenderProfile:
         """Return who `sender_id` is in a chat and how they relate to others; of a stranger only the id."""
@@ -175,7 +178,7 @@ class Memory:
         return found
 
     def _guarded(self, call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        """Return what `call` gives, or why it can't; a database that was away is left alone for some seconds."""
+        """Return what `call` gives, or why it can't; what was away is left alone for some seconds."""
         if not engine.wanted():
             off = "the memory is switched off, or the bot has no database (`lumia up`, LUMIA_DATABASE_URL)"
             return {"missing": off}
@@ -184,11 +187,11 @@ class Memory:
         try:
             return call()
         except MemoryUnavailableError as error:
-            self._away_because = str(error)
-            self._away_until = lumia.system.monotonic() + _AWAY_SECONDS
-            return {"missing": str(error)}
+            why = str(error)
         except lumia.errors.ModelError as error:
-            return {"missing": f"the embedding model does not answer: {error}"}
+            why = f"the embedding model does not answer: {error}"
+        self._away_because, self._away_until = why, lumia.system.monotonic() + _AWAY_SECONDS
+        return {"missing": why}
 
 
 def memory_query(given: Mapping[str, Any], *, chat: str = "", memory: Memory | None = None) -> dict[str, Any]:
@@ -240,7 +243,7 @@ def found_for(query: str, chat: str, sender_id: str | None, top_k: int) -> Recal
     work = engine.current()
     vector = work.embedder.query(text)
     scope, now = engine.scope(chat), lumia.system.now()
-    with work.database.transaction() as connection:
+    with work.database.comparing() as connection:
         return recall.recall(connection, scope, text, vector, sender=sender_id, top_k=top_k, now=now)
 
 
@@ -249,7 +252,7 @@ def _recall(query: str, chat: str, sender_id: str | None, top_k: int) -> dict[st
 
 
 def _profile(sender_id: str, chat: str) -> dict[str, Any]:
-    with engine.current().database.transaction() as connection:
+    with engine.stored().transaction() as connection:
         found = people.profile(connection, engine.scope(chat), sender_id, now=lumia.system.now())
     return {"name": found.name, "relation_summary": found.summary, "messages": found.messages}
 
@@ -259,7 +262,7 @@ def _knowledge(query: str, chat: str, top_k: int) -> dict[str, Any]:
     text = lumia.payloads.clean_text(query)[:_LONGEST_QUERY]
     vector = work.embedder.query(text)
     calibration = embedding.calibrated(work.database, work.embedder)
-    with work.database.transaction() as connection:
+    with work.database.comparing() as connection:
         found = knowledge.search(connection, engine.scope(chat), text, vector, top_k=top_k, calibration=calibration)
     passages = [
         KnowledgePassage(one.text, one.cited, one.name, one.number, one.heading, one.page, one.score) for one in found

@@ -17,7 +17,7 @@ def strengthen(used: Mapping[str, Any]) -> dict[str, Any]:
     used: what `Memory.used` sent. Raises `MemoryUnavailableError`.
     """
     origin = Origin(str(used["run_id"]), int(used["step"]), int(used["ordinal"]))
-    with engine.current().database.transaction() as connection:
+    with engine.stored().transaction() as connection:
         count = facts.strengthen(
             connection, engine.scope(str(used["chat"])), used["topics"], used["instances"],
             origin=origin, now=lumia.system.now(),

@@ -44,7 +44,7 @@ def prepared(payload: Mapping[str, Any]) -> Prepared:
 
 def topics_of(connection: psycopg.Connection[Any], scope: Scope, text: str, speaker: str) -> list[tuple[str, float]]:
     """Return what a text is about, the people of its scope and its speaker being known by name."""
-    known = list(people.names(connection, scope).values())[:MAX_PEOPLE]
+    known = people.names(connection, scope, limit=MAX_PEOPLE).values()
     return topics.topics_of(text, [*dict.fromkeys(name for name in (speaker, *known) if name)])
 
 
@@ -53,9 +53,9 @@ def write_observed(payload: Mapping[str, Any], ready: Prepared, origin: Origin, 
     if ready.vector is None:
         return {"outcome": "empty"}
     database = engine.current().database
-    calibration = embedding.calibrated(database, embedding.current())
     message = observed(payload)
     scope = engine.scope(str(payload["chat"]))
+    scale = embedding.calibrated(database, embedding.current()) if message.kind == "reply" else embedding.UNMEASURED
     with database.transaction() as connection:
         about = topics_of(connection, scope, message.text, message.sender_name)
         observation = Observation(scope, message, ready.vector, origin, ready.terms, about)
@@ -63,7 +63,7 @@ def write_observed(payload: Mapping[str, Any], ready: Prepared, origin: Origin, 
             said = replace(message, sender=SELF, sender_name=engine.bot_name())
             done = facts.write_reply(
                 connection, replace(observation, message=said), embedder=database.embedder_id,
-                calibration=calibration, now=now,
+                calibration=scale, now=now,
             )  # fmt: skip
         else:
             done = writing.observe(connection, observation, embedder=database.embedder_id, now=now)
@@ -75,15 +75,21 @@ def update_memory(payload: Mapping[str, Any], ready: Prepared, origin: Origin, n
     update = lumia.payloads.MemoryUpdate.model_validate(payload)
     source = update.origin
     scope = engine.scope(chat_of(source.platform, source.account, source.chat.kind, source.chat.id))
-    origin = replace(origin, learned_in=source.run_id)
-    database = engine.current().database
+    origin = replace(origin, learned_in=lumia.payloads.clean_text(source.run_id))
     if update.action == "forget":
-        with database.transaction() as connection:
+        with engine.stored().transaction() as connection:
             gone = forgetting.forget(
-                connection, scope, update.topic, update.content, now=now, origin=origin, retention_days=_retention()
+                connection,
+                scope,
+                update.topic,
+                update.content,
+                now=now,
+                origin=origin,
+                retention_days=engine.retention_days(),
             )
         return {"outcome": "forgotten", "topics": gone.topics, "instances": gone.instances, "batch": gone.batch}
     assert ready.vector is not None
+    database = engine.current().database
     calibration = embedding.calibrated(database, embedding.current())
     with database.transaction() as connection:
         number = database.embedder_id
@@ -107,25 +113,33 @@ def update_relation(payload: Mapping[str, Any], ready: Prepared, origin: Origin,
     update = lumia.payloads.RelationUpdate.model_validate(payload)
     source = update.origin
     scope = engine.scope(chat_of(source.platform, source.account, source.chat.kind, source.chat.id))
-    origin = replace(origin, learned_in=source.run_id)
-    with engine.current().database.transaction() as connection:
+    clean = lumia.payloads.clean_text
+    origin = replace(origin, learned_in=clean(source.run_id))
+    with engine.stored().transaction() as connection:
         weight = people.relate(
-            connection, scope, update.source, update.to, update.type, update.weight_delta, origin=origin, now=now
+            connection,
+            scope,
+            clean(update.source),
+            clean(update.to),
+            update.type,
+            update.weight_delta,
+            origin=origin,
+            now=now,
         )
     return {"outcome": "relation", "weight": weight}
 
 
 def forget_daily(now: float) -> dict[str, Any]:
     """Evict what has faded from all scopes of the bot, batch by batch; returns how much went."""
-    database = engine.current().database
-    batch = lumia.system.new_id()
+    database = engine.stored()
+    batch, kept = lumia.system.new_id(), engine.retention_days()
     total = forgetting.Forgotten()
     with database.transaction() as connection:
         numbers = forgetting.scopes_of(connection, engine.bot_name())
     for number in numbers:
         while True:
             with database.transaction() as connection:
-                gone = forgetting.evict(connection, number, now=now, batch=batch, retention_days=_retention())
+                gone = forgetting.evict(connection, number, now=now, batch=batch, retention_days=kept)
             total += gone
             if not (gone.topics or gone.instances or gone.edges):
                 break
@@ -136,8 +150,5 @@ def forget_daily(now: float) -> dict[str, Any]:
         cleaned += removed
         if not removed:
             break
-    return {"topics": total.topics, "instances": total.instances, "edges": total.edges, "cleaned": cleaned}
-
-
-def _retention() -> float:
-    return float(lumia.config.get(engine.NAME).retention_days)
+    counts = {"topics": total.topics, "instances": total.instances, "edges": total.edges, "cleaned": cleaned}
+    return {**counts, "batch": total.batch}

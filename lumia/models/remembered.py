@@ -2,17 +2,19 @@
 
 ::
 
-    - [2026-11-03 09:12, the one who asks] Ann: my sister moved to Lisbon
-    - [2026-11-04 18:30] Bob: the printer is out of paper
-    - [2026-11-04 18:31, you] I have ordered some.
-    - [2026-11-05 07:00, noted] Ann is allergic to peanuts
+    - [2026-11-03 09:12, the one who asks] Ann: "my sister moved to Lisbon"
+    - [2026-11-04 18:30] Bob: "the printer is out of paper"
+    - [2026-11-04 18:31, you] "I have ordered some."
+    - [2026-11-05 07:00, noted] "Ann is allergic to peanuts"
 
-What stands in the brackets is written by the plugin and never by people, so nobody can speak in another's name; a line
-has no line break.
+What stands outside of the quotation marks is written by the plugin and never by people, so nobody can speak in
+another's name. What was said is a JSON string on one line: nothing in it can end it, and a model can tell what is
+quoted from what it is told.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -25,7 +27,7 @@ _LINE = re.compile(
     rf"^- \[(?P<day>\d{{4}}-\d\d-\d\d)(?: \d\d:\d\d)?(?:, (?P<by>{ASKER}|{BOT}|{NOTED}))?\] (?P<rest>.*)$", re.MULTILINE
 )
 _MORE_THAN_SPACE = re.compile(r"[\s\x00-\x1f\x7f\u2028\u2029]+")
-_NOT_IN_NAMES = re.compile(r"[\s:：\[\]]+")
+_NOT_IN_NAMES = re.compile(r"[\s\x00-\x1f\x7f:：\[\]\"\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]+")
 
 
 @dataclass(frozen=True)
@@ -41,11 +43,16 @@ class Remembered:
 
 def line(text: str, said_at: float, *, name: str = "", by_asker: bool = False, by_bot: bool = False) -> str:
     """Return one line of the memory; said_at: seconds since 1970, shown in the machine's time zone."""
-    by = f", {BOT}" if by_bot else f", {ASKER}" if by_asker else "" if name else f", {NOTED}"
-    shown = _NOT_IN_NAMES.sub(" ", clean(name)).strip()
-    said = _MORE_THAN_SPACE.sub(" ", clean(text)).strip()
+    shown = plain_name(name)
+    by = f", {BOT}" if by_bot else f", {ASKER}" if by_asker else "" if shown else f", {NOTED}"
+    said = json.dumps(_MORE_THAN_SPACE.sub(" ", clean(text)).strip(), ensure_ascii=False)
     when = f"{datetime.fromtimestamp(said_at).astimezone():%Y-%m-%d %H:%M}"
     return f"- [{when}{by}] {said}" if by_bot or not shown else f"- [{when}{by}] {shown}: {said}"
+
+
+def plain_name(name: str) -> str:
+    """Return a name as a line shows it, without what could end it or hide in it."""
+    return _NOT_IN_NAMES.sub(" ", clean(name)).strip()
 
 
 def block(header: str, lines: Iterable[str]) -> str:
@@ -56,12 +63,14 @@ def block(header: str, lines: Iterable[str]) -> str:
 
 def lines_of(text: str) -> list[Remembered]:
     """Return the lines of the memory in a system message, as `line` wrote them."""
-    return [_read(found) for found in _LINE.finditer(text)]
+    return [one for found in _LINE.finditer(text) if (one := _read(found)) is not None]
 
 
-def _read(found: re.Match[str]) -> Remembered:
-    by, rest = found["by"], found["rest"]
-    if by in (BOT, NOTED):
-        return Remembered(rest, "", found["day"], by_bot=by == BOT)
-    name, _, said = rest.partition(": ")
-    return Remembered(said, name, found["day"], by_asker=by == ASKER)
+def _read(found: re.Match[str]) -> Remembered | None:
+    name, mark, quoted = found["rest"].partition('"')
+    try:
+        said = json.loads(mark + quoted)
+    except ValueError:
+        return None
+    by = found["by"]
+    return Remembered(said, name.removesuffix(": "), found["day"], by_asker=by == ASKER, by_bot=by == BOT)

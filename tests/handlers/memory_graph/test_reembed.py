@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -10,6 +11,7 @@ from handlers.memory_graph import reembed
 from handlers.memory_graph.database import Database
 from handlers.memory_graph.errors import EmbedderError
 from tests.handlers.memory_graph.samples import DIMENSION, MODEL, Words, learn, one, rows, say, vector
+from tests.support.wait import until
 
 pytestmark = pytest.mark.services
 
@@ -98,6 +100,38 @@ def test_a_worker_with_the_old_model_writes_nothing_afterwards(full: Database, e
         full.prepare()
     changed = opened(full, embedder)
     assert one(changed, "SELECT count(*) FROM memory_instances WHERE content = 'after'") == 0
+    changed.close()
+
+
+def test_a_worker_with_the_old_model_compares_nothing_afterwards(full: Database) -> None:
+    list(reembed.rebuild(full, TWIN))
+    for why in ("another embedder's now", "configured embedder is words"):
+        with pytest.raises(EmbedderError, match=why), full.comparing():
+            pass
+
+
+def test_a_change_waits_for_a_reader_without_stopping_others(full: Database) -> None:
+    waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted AND mode = 'AccessExclusiveLock'"
+    with ThreadPoolExecutor(1) as pool:
+        with full.transaction() as connection:
+            connection.execute("SELECT count(*) FROM memory_instances")
+            change = pool.submit(lambda: list(reembed.rebuild(full, OTHER)))
+            until(lambda: one(full, waiting), what="the change waits for its lock")
+            assert one(full, "SELECT count(*) FROM memory_instances") == 11
+            assert not change.done()
+        assert change.result(60)[-1].done == 16
+
+
+def test_the_last_moment_of_a_change_waits_for_a_reader_too(full: Database) -> None:
+    change = reembed.rebuild(full, OTHER)
+    next(change)
+    with full.transaction() as connection:
+        connection.execute("SELECT count(*) FROM memory_instances")
+        assert [next(change).done for _ in range(3)] == [11, 16, 16]
+        assert one(full, "SELECT count(*) FROM memory_embedders WHERE state = 'next'") == 1
+    assert list(change)[-1].done == 16
+    changed = opened(full, OTHER)
+    changed.prepare()
     changed.close()
 
 

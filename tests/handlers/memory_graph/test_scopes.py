@@ -110,7 +110,7 @@ def _contents(connection: object, reader: Scope) -> list[tuple[object, ...]]:
 def _changes(id: str) -> list[Callable[..., object]]:
     return [
         lambda connection, reader: forgetting.pin(connection, reader, id),
-        lambda connection, reader: forgetting.forget_instances(connection, reader, [id], now=NOW),
+        lambda connection, reader: forgetting.forget_these(connection, reader, instances=[id], now=NOW),
         lambda connection, reader: facts.strengthen(
             connection, reader, [id], [id], origin=Origin(f"use-{next(_runs)}"), now=NOW
         ),

@@ -197,6 +197,13 @@ def test_what_stood_in_a_prompt_is_strengthened_once_its_step_has_committed(bot:
     assert access_counts() == {SAID[0][3]: 1, SAID[1][3]: 0, SAID[2][3]: 0}
 
 
+def test_strengthening_waits_in_no_lane_of_the_chat(bot: Bot) -> None:
+    say(*SAID)
+    bot.start("turn", "Ann's sister?", key="console:me:group-1")
+    started = [one for one in bot.transport.tail("0", 0, 10_000) if one.kind == "start"]
+    assert [one.key for one in started if one.id == module("service").USED] == [f"memory:{CHAT}"]
+
+
 def test_the_same_prompt_counts_once_however_often_its_event_arrives(bot: Bot) -> None:
     (first, *_) = say(*SAID)
     content = {"chat": CHAT, "topics": [], "instances": [first], "run_id": "r1", "step": 2, "ordinal": 5}
@@ -236,11 +243,14 @@ def test_a_memory_that_is_switched_off_says_so(postgres_url: str, monkeypatch: p
         assert "switched off" in memory().recall("sister", CHAT).missing
 
 
-def test_a_model_that_does_not_answer_is_a_reason_and_no_error(bot: Bot) -> None:
+def test_a_model_that_does_not_answer_is_a_reason_and_no_error(bot: Bot, monkeypatch: pytest.MonkeyPatch) -> None:
     assert bot.runtime.config is not None
     bot.runtime.config.set_path("models.embedding.model", "openai:text-embedding-3-small")
     bot.runtime.config.set_path("models.embedding.base_url", "http://127.0.0.1:1/v1")
     module("embedding").forget_models()
     assert "embedding model does not answer" in memory().recall("sister", CHAT).missing
+    with monkeypatch.context() as patched:
+        patched.setattr("lumia.models.embed", lambda *_, **__: pytest.fail("it is left alone for some seconds"))
+        assert "embedding model does not answer" in memory().knowledge("sister", CHAT).missing
     assert memory().hints("sister", CHAT) == ()
     module("embedding").forget_models()

@@ -234,6 +234,13 @@ def test_what_the_whole_bot_knows_is_not_written_for_a_chat_again(database: Data
     assert learn(database, "Lisbon", "Lisbon is in Portugal", 2).id == first.id
 
 
+def test_nothing_of_a_chat_is_added_to_what_the_whole_bot_knows(database: Database) -> None:
+    learn(database, "Lisbon", "Lisbon is in Portugal", 1, scope=BOT)
+    learn(database, "the secret trip", "Lisbon is in Portugal", 2, topics=[("Ann's surprise", 1.0)])
+    assert rows(database, "SELECT topic_name FROM memory_topics") == [("Lisbon",)]
+    assert rows(database, "SELECT seen, message_ids FROM memory_instances") == [(2, [])]
+
+
 def test_a_recalled_memory_that_comes_back_as_new_does_not_even_count_anew(database: Database) -> None:
     first = learn(database, "Ann", "Ann plays the cello", 1)
     with database.transaction() as connection:
