@@ -318,6 +318,8 @@ def graph(
 ) -> int:
     """Draw what a topic is associated with, and what that is associated with; thicker lines are stronger.
 
+    Without --group, in the chat that speaks most of it.
+
     Example: lumia memory graph Lisbon --out lisbon.html --group lab
     """
     from . import neighbourhood, operations
@@ -328,7 +330,8 @@ def graph(
         return usage_error("--out ends with .svg or .html")
     now, bot = lumia.system.now(), engine.bot_name()
     with reading() as connection:
-        scope = Scope(bot, operations.chat_named(connection, bot, group)) if group else Scope(bot)
+        named = operations.chat_named(connection, bot, group) if group else ""
+        scope = Scope(bot, named or operations.chat_of_topic(connection, bot, topic))
         drawn = neighbourhood.drawn(connection, scope, topic, page=target.suffix == ".html", now=now)
     try:
         target.write_text(drawn, "utf-8")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import lumia
 
 from . import embedders, engine, forgetting, hints, reading, reembed
+from .content import key_of
 from .database import Database
 from .decay import sql_weight
 from .errors import MemoryUnavailableError
@@ -78,6 +79,16 @@ def chat_named(connection: psycopg.Connection[Any], bot: str, group: str) -> str
         raise UnknownError(f"several chats are called {group!r}; name one in full: {', '.join(found)}")
     listed = ", ".join([chat for chat in chats(connection, bot) if chat][:10]) or "none yet"
     raise UnknownError(f"no chat {group!r} in the memory; there are: {listed}")
+
+
+def chat_of_topic(connection: psycopg.Connection[Any], bot: str, name: str) -> str:
+    """Return the chat that speaks most of a topic, "" when none does."""
+    row = connection.execute(
+        "SELECT s.chat FROM memory_topics t JOIN memory_scopes s ON s.id = t.scope_id "
+        "WHERE s.bot = %s AND t.name_key = %s ORDER BY t.mentions DESC, s.chat LIMIT 1",
+        (bot, key_of(name)),
+    ).fetchone()
+    return str(row[0]) if row else ""
 
 
 def query(text: str, group: str, sender: str, top_k: int) -> list[tuple[str, Recalled]]:
