@@ -89,7 +89,7 @@ def bot_name() -> str:
 
 def scope(chat: str = "") -> Scope:
     """Return the scope of a chat of this bot, "" for the whole bot."""
-    return Scope(bot_name(), chat)
+    return Scope(bot_name(), lumia.payloads.clean_text(chat))
 
 
 def retention_days() -> float:

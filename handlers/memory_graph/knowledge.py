@@ -15,6 +15,8 @@ import lumia
 
 from . import scopes, texts
 from .documents import Chunk, Document, KnowledgeError, chunks
+from .embedders import is_active
+from .errors import EmbedderError
 from .types import Calibration, Embedded, Embedder, Scope
 
 if TYPE_CHECKING:
@@ -84,6 +86,10 @@ def add(
     now: seconds since 1970. Raises `KnowledgeError`, `MemoryUnavailableError`, and what the embedder raises; then the
     knowledge base is as it was.
     """
+    import psycopg
+
+    from .database import explained
+
     with database.transaction() as connection:
         known = _of(connection, scope, document.source)
         embedder_id = database.embedder_id
@@ -101,8 +107,15 @@ def add(
         known.id if known else lumia.system.new_id(), scope, document.name, document.source, document.kind,
         document.bytes, len(parts), now,
     )  # fmt: skip
-    with _unlimited(database) as connection, connection.transaction():
-        source = _write(connection, source, document.hash, parts, vectors, embedder_id)
+    try:
+        with _unlimited(database) as connection, connection.transaction():
+            # The lock first: a rebuild that ended meanwhile has put another model's vectors in the place of ours.
+            connection.execute("LOCK TABLE memory_chunks IN ROW EXCLUSIVE MODE")
+            if not is_active(connection, embedder_id):
+                raise EmbedderError("the embedder was changed while the file was read; add it once more")
+            source = _write(connection, source, document.hash, parts, vectors, embedder_id)
+    except psycopg.Error as error:
+        raise explained(error) from error
     return Added(source, "replaced" if known else "new")
 
 

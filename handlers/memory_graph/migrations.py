@@ -82,8 +82,11 @@ def check(connection: psycopg.Connection[Any], *, unfinished: bool = False) -> b
 
     Raises `SchemaError` for tables that are half-migrated, damaged, or newer than this code.
     """
-    applied = _applied(connection)
     known = migrations()
+    # Looked at before what is noted: tables that somebody makes meanwhile are then noted, too, and no half of anything.
+    firsts = [one.makes[0] for one in known if one.makes]
+    absent = set(_missing(connection, firsts))
+    applied = _applied(connection)
     newest = max(applied, default=0)
     if newest > len(known):
         raise SchemaError(
@@ -98,7 +101,7 @@ def check(connection: psycopg.Connection[Any], *, unfinished: bool = False) -> b
             "start with an empty memory"
         )
     strays = [one.makes[0] for one in known if one.version not in applied and one.makes]
-    if present := [name for name in strays if name not in _missing(connection, strays)]:
+    if present := [name for name in strays if name not in absent]:
         raise SchemaError(
             f"the memory's tables are half-migrated: {_listed(present)} is there, but memory_schema doesn't know "
             "of it; move the memory_* tables and topic_edges away, or restore a complete dump"

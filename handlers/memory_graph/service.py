@@ -239,12 +239,12 @@ def found_for(query: str, chat: str, sender_id: str | None, top_k: int) -> Recal
     """Return what the graph holds on `query`, with all its reasons; raises what reading and embedding raise."""
     from . import recall
 
-    text = lumia.payloads.clean_text(query)[:_LONGEST_QUERY]
+    text, sender = lumia.payloads.clean_text(query)[:_LONGEST_QUERY], lumia.payloads.clean_text(sender_id or "")
     work = engine.current()
     vector = work.embedder.query(text)
     scope, now = engine.scope(chat), lumia.system.now()
     with work.database.comparing() as connection:
-        return recall.recall(connection, scope, text, vector, sender=sender_id, top_k=top_k, now=now)
+        return recall.recall(connection, scope, text, vector, sender=sender or None, top_k=top_k, now=now)
 
 
 def _recall(query: str, chat: str, sender_id: str | None, top_k: int) -> dict[str, Any]:
@@ -253,7 +253,8 @@ def _recall(query: str, chat: str, sender_id: str | None, top_k: int) -> dict[st
 
 def _profile(sender_id: str, chat: str) -> dict[str, Any]:
     with engine.stored().transaction() as connection:
-        found = people.profile(connection, engine.scope(chat), sender_id, now=lumia.system.now())
+        person = lumia.payloads.clean_text(sender_id)
+        found = people.profile(connection, engine.scope(chat), person, now=lumia.system.now())
     return {"name": found.name, "relation_summary": found.summary, "messages": found.messages}
 
 

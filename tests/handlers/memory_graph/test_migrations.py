@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from typing import Any
 
 import psycopg
 import pytest
@@ -134,6 +135,23 @@ def test_a_table_that_goes_while_the_bot_runs_is_told(database: Database) -> Non
     raw(database, "DROP TABLE memory_terms")
     with pytest.raises(SchemaError, match="damaged"):
         say(database, "more", 2)
+
+
+def test_tables_that_are_made_while_another_looks_are_not_taken_for_half_of_them(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked = migrations._applied
+
+    def then_made(connection: Any) -> list[int]:
+        found = looked(connection)
+        monkeypatch.undo()
+        database.prepare()
+        return found
+
+    monkeypatch.setattr(migrations, "_applied", then_made)
+    other = Database(database.url, model=MODEL, dimension=DIMENSION, schema=database.schema)
+    other.prepare()
+    other.close()
 
 
 def test_processes_that_start_at_once_make_the_tables_together(database: Database) -> None:

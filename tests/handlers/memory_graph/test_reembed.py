@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
-from handlers.memory_graph import reembed
+from handlers.memory_graph import documents, knowledge, reembed
 from handlers.memory_graph.database import Database
 from handlers.memory_graph.errors import EmbedderError
-from tests.handlers.memory_graph.samples import DIMENSION, MODEL, Words, learn, one, rows, say, vector
+from tests.handlers.memory_graph.samples import DIMENSION, HERE, MODEL, NOW, Words, learn, one, rows, say, vector
 from tests.support.wait import until
 
 pytestmark = pytest.mark.services
@@ -132,6 +136,21 @@ def test_the_last_moment_of_a_change_waits_for_a_reader_too(full: Database) -> N
     assert list(change)[-1].done == 16
     changed = opened(full, OTHER)
     changed.prepare()
+    changed.close()
+
+
+def test_a_file_that_was_read_with_the_old_model_is_not_added_afterwards(full: Database, tmp_path: Path) -> None:
+    class Changed(Words):
+        def passages(self, texts: Sequence[str]) -> NDArray[np.float32]:
+            list(reembed.rebuild(full, TWIN))
+            return super().passages(texts)
+
+    file = tmp_path / "faq.md"
+    file.write_text("Bicycles can be returned.", "utf-8")
+    with pytest.raises(EmbedderError, match="once more"):
+        knowledge.add(full, Changed(), HERE, documents.read(file), now=NOW)
+    changed = opened(full, TWIN)
+    assert knowledge.add(changed, TWIN, HERE, documents.read(file), now=NOW).outcome == "new"
     changed.close()
 
 

@@ -117,6 +117,14 @@ def test_any_text_may_be_asked(bot: Bot, query: str) -> None:
     assert memory().recall(query, CHAT).missing == ""
 
 
+def test_any_id_may_be_asked_about(bot: Bot) -> None:
+    say(*SAID)
+    for id in ("\x00", "\ud800", "'; --"):
+        assert memory().recall("sister", CHAT, sender_id=id).instances
+        assert memory().recall("sister", f"console:me:group:{id}") == module("service").Recollection()
+        assert memory().profile(id, CHAT) == module("service").SenderProfile(id)
+
+
 def test_a_profile_tells_who_somebody_is(bot: Bot) -> None:
     say(*SAID)
     with module("engine").current().database.transaction() as connection:
