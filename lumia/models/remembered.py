@@ -18,7 +18,7 @@ import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 
 from lumia.models.messages import clean
 
@@ -42,11 +42,12 @@ class Remembered:
 
 
 def line(text: str, said_at: float, *, name: str = "", by_asker: bool = False, by_bot: bool = False) -> str:
-    """Return one line of the memory; said_at: seconds since 1970, shown in the machine's time zone."""
+    """Return one line of the memory; said_at: seconds since 1970, shown in UTC,
+    so that a replay elsewhere shows the same."""
     shown = plain_name(name)
     by = f", {BOT}" if by_bot else f", {ASKER}" if by_asker else "" if shown else f", {NOTED}"
     said = json.dumps(_MORE_THAN_SPACE.sub(" ", clean(text)).strip(), ensure_ascii=False)
-    when = f"{datetime.fromtimestamp(said_at).astimezone():%Y-%m-%d %H:%M}"
+    when = f"{datetime.fromtimestamp(said_at, UTC):%Y-%m-%d %H:%M}"
     return f"- [{when}{by}] {said}" if by_bot or not shown else f"- [{when}{by}] {shown}: {said}"
 
 
