@@ -21,7 +21,7 @@ from lumia.recording import recorded
 from lumia.store import Store
 
 if TYPE_CHECKING:
-    from lumia import blobs, errors, gateway, models, payloads, runtime, services, testing
+    from lumia import blobs, checks, errors, gateway, models, payloads, runtime, services, testing
 
 __version__ = "0.2.0"
 
@@ -36,6 +36,7 @@ __all__ = [
     "__version__",
     "annotate",
     "blobs",
+    "checks",
     "command",
     "config",
     "context",

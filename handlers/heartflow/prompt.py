@@ -31,6 +31,11 @@ def messages(lines: Sequence[Line], bot_name: str, *, private: bool) -> list[dic
     return [_message(line, labels.get(line.id)) for line in lines]
 
 
+def told(texts: Sequence[str]) -> list[dict[str, str]]:
+    """Return system messages that stand before the chat: what the bot knows beside it."""
+    return [{"role": "system", "content": text} for text in texts]
+
+
 def speakers(lines: Sequence[Line], bot_name: str) -> dict[str, str]:
     """Return the label of each sender id: the latest name, with the id behind it where two would look the same.
 

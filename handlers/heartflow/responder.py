@@ -12,7 +12,7 @@ from typing import Any
 
 import lumia
 
-from . import history, prompt
+from . import history, prompt, remembering
 from .history import Line
 from .message import Message, clean, cut
 from .settings import Settings
@@ -48,12 +48,17 @@ def answer(message: Message, settings: Settings, config: Any) -> None:
 
 
 def reply_to(message: Message, said: Line, settings: Settings, config: Any) -> str:
-    """Return the model's reply to the line `said` after the chat's recent lines; notes model and cost."""
+    """Return the model's reply to the line `said` after the chat's recent lines and what the memory gives of older
+    ones; notes model, cost and what was recalled."""
     name = bot_name()
-    lines = [*history.recent(message.scope, config.history_lines), said]
+    recent = history.recent(message.scope, config.history_lines)
+    lines = [*recent, said]
+    found = remembering.look_up(message, said, recent, prompt.speakers(lines, name), config)
+    if found.notes:
+        lumia.annotate(**found.notes)
     reply = lumia.models.chat(
         "main",
-        prompt.messages(lines, name, private=message.private),
+        [*prompt.told(found.texts), *prompt.messages(lines, name, private=message.private)],
         system=prompt.system(settings.persona, name, private=message.private),
         key="reply",
         plugin_override=config.main_model,

@@ -11,9 +11,21 @@ from typing import Any
 from lumia.errors import NotRunningError
 from lumia.models.reply import Reply, Usage
 from lumia.models.roles import ROLES, RoleInfo
-from lumia.models.service import Models
+from lumia.models.service import InputType, Models
 
-__all__ = ["ROLES", "Models", "Reply", "RoleInfo", "Usage", "achat", "aembed", "chat", "embed"]
+__all__ = [
+    "ROLES",
+    "InputType",
+    "Models",
+    "Reply",
+    "RoleInfo",
+    "Usage",
+    "achat",
+    "aembed",
+    "chat",
+    "describe",
+    "embed",
+]
 
 
 def chat(
@@ -60,14 +72,23 @@ async def achat(
     )
 
 
-def embed(texts: Sequence[str], role: str = "embedding", *, key: str | None = None) -> list[list[float]]:
+def embed(
+    texts: Sequence[str], role: str = "embedding", *, input_type: InputType = "document", key: str | None = None
+) -> list[list[float]]:
     """Return one vector per text from the active bot's embedding model; see `Models.embed`."""
-    return _active().embed(texts, role, key=key)
+    return _active().embed(texts, role, input_type=input_type, key=key)
 
 
-async def aembed(texts: Sequence[str], role: str = "embedding", *, key: str | None = None) -> list[list[float]]:
+async def aembed(
+    texts: Sequence[str], role: str = "embedding", *, input_type: InputType = "document", key: str | None = None
+) -> list[list[float]]:
     """Return what `embed` returns, without blocking the running loop."""
-    return await _active().aembed(texts, role, key=key)
+    return await _active().aembed(texts, role, input_type=input_type, key=key)
+
+
+def describe() -> list[RoleInfo]:
+    """Return what serves each role of the active bot; see `Models.describe`."""
+    return _active().describe()
 
 
 def _active() -> Models:

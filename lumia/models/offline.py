@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
 
@@ -85,9 +85,14 @@ class Scene:
 
     @cached_property
     def earlier(self) -> list[Line]:
-        """Every sentence before the newest message."""
+        """Every sentence before the newest message; what the memory gave, by its day, before what the chat shows."""
         newest = max((i for i, message in enumerate(self.messages) if message is self.last), default=0)
-        return lines_of(self.messages[:newest])
+        found = [
+            replace(line, speaker=self.last.name) if line.own else line for line in lines_of(self.messages[:newest])
+        ]
+        return sorted((line for line in found if line.day), key=lambda line: line.day) + [
+            line for line in found if not line.day
+        ]
 
     @cached_property
     def facts(self) -> list[Fact]:
@@ -206,7 +211,8 @@ class Scene:
         liked = likes(self.facts, who) if what == "like" else []
         fact = newest_fact(self.facts, who, "dislike" if what == "like" and not liked else what)
         if fact is not None:
-            return self._about(fact, liked or [fact.value])
+            said = self._about(fact, liked or [fact.value])
+            return f"{said} ({self._quote(fact.line)})" if fact.line.day else said
         return self.say("name_you", v=self.last.name) if what == "name" and not name and self.last.name else None
 
     def _about(self, fact: Fact, values: list[str]) -> str:
@@ -235,10 +241,12 @@ class Scene:
     def _quote(self, line: Line) -> str:
         text = _short(remembered(line.text, line.language))
         if line.told or (line.speaker is None and self.last.name):
-            return self.say("told", v=text)
-        if line.speaker == self.last.name:
-            return self.say("you_said", v=text)
-        return self.say("said", p=line.speaker or "?", v=text)
+            quoted = self.say("told", v=text)
+        elif line.speaker == self.last.name:
+            quoted = self.say("you_said", v=text)
+        else:
+            quoted = self.say("said", p=line.speaker or "?", v=text)
+        return self.say("dated", d=line.day, q=quoted) if line.day else quoted
 
 
 def _upper(text: str) -> str:

@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal
 
 from genai_prices import calc_price
 from pydantic_ai import Agent, NativeOutput, PromptedOutput, UserError
@@ -203,7 +203,11 @@ def _sum(prices: Sequence[float | None]) -> float | None:
 
 
 async def embed(
-    model: EmbeddingModel, candidate: Candidate, texts: Sequence[str], settings: Mapping[str, Any]
+    model: EmbeddingModel,
+    candidate: Candidate,
+    texts: Sequence[str],
+    input_type: Literal["document", "query"],
+    settings: Mapping[str, Any],
 ) -> Embedded:
     """Return the vectors of one embedding model for `texts`, asked in batches."""
     embedder = Embedder(model)
@@ -213,7 +217,7 @@ async def embed(
         # An empty input is refused by most servers; a blank one has the same meaning.
         batch = [text or " " for text in texts[start : start + _EMBED_BATCH]]
         options: Any = dict(settings)
-        result = await embedder.embed(batch, input_type="document", settings=options)
+        result = await embedder.embed(batch, input_type=input_type, settings=options)
         if len(result.embeddings) != len(batch):
             raise BadAnswerError(f"{len(result.embeddings)} vectors came back for {len(batch)} texts")
         vectors.extend(result.embeddings)

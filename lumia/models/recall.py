@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 from lumia.models.messages import Message
@@ -43,13 +43,18 @@ _MYSELF = frozenset({"i", "me", "ich", "yo", "je", "j'ai", "我", "私", "僕", 
 
 @dataclass(frozen=True)
 class Line:
-    """One sentence of the chat. `speaker` is None for people without a name; `told` marks a system line."""
+    """One sentence of the chat. `speaker` is None for people without a name; `told` marks a system line.
+
+    day: when it was said, of a line out of the memory ("" for one of the chat); own: the one who asks now said it.
+    """
 
     speaker: str | None
     text: str
     language: Language
     asks: bool
     told: bool = False
+    day: str = ""
+    own: bool = False
 
 
 @dataclass(frozen=True)
@@ -90,11 +95,27 @@ def _plain(*sources: str) -> str:
 
 
 def lines_of(messages: Sequence[Message]) -> list[Line]:
-    """Return what people (and system lines) said, oldest first, as sentences; the bot's own words are left out."""
+    """Return what people (and system lines) said, oldest first, as sentences; the bot's own words are left out.
+
+    A system message that holds lines of the memory is read as those, and nothing else in it is.
+    """
     return [line for message in messages[-MAX_MESSAGES:] if message.role != "assistant" for line in _lines(message)]
 
 
 def _lines(message: Message) -> Iterator[Line]:
+    from lumia.models import remembered
+
+    if message.role == "system" and (found := remembered.lines_of(message.content)):
+        for one in found:
+            if not one.by_bot:
+                speaker = one.name or None
+                for line in _sentences(Message("user", one.text, speaker)):
+                    yield replace(line, day=one.day, own=one.by_asker, told=speaker is None)
+        return
+    yield from _sentences(message)
+
+
+def _sentences(message: Message) -> Iterator[Line]:
     text = message.content[:MAX_LENGTH].replace("\u2019", "'")
     language = language_of(text)
     for sentence in filter(None, map(str.strip, pattern(_SENTENCE).split(text))):
@@ -223,8 +244,11 @@ def _best(lines: Iterable[Line], wanted: set[str], question: str = "") -> Line |
     wants_time = bool(pattern(_WHEN).search(question))
     best, top = None, _COVERAGE
     for line in lines:
-        shared = wanted & {*words(line.text), *words(line.speaker or "")}
+        speaker = set(words(line.speaker or ""))
+        shared = wanted & {*words(line.text), *speaker}
         score = len(shared) / len(wanted) if wanted else 0.0
+        if shared & speaker and shared - speaker:  # "Ann's sister": Ann's own words about a sister before another's
+            score += 0.3
         if shared and wants_time and pattern(_TIME).search(line.text):
             score += 0.3
         if score >= top:

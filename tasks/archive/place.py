@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
-ENVIRONMENT = "LUMIA_DATABASE_URL"
-NOTED = Path("data") / "run" / "database.url"
+from lumia import system
+
+ENVIRONMENT = system.DATABASE_URL
+NOTED = system.NOTED_DATABASE
 FOLDER = Path("data") / "journal"
 
 
@@ -21,11 +22,4 @@ class Place:
 
 def place_of(root: Path) -> Place:
     """Return where the archive of the bot in `root` is: `LUMIA_DATABASE_URL`, else what `lumia up` noted."""
-    return Place(root / FOLDER, os.environ.get(ENVIRONMENT, "").strip() or _noted(root))
-
-
-def _noted(root: Path) -> str:
-    try:
-        return (root / NOTED).read_text(encoding="utf-8").strip()
-    except OSError:
-        return ""
+    return Place(root / FOLDER, system.database_url(root))

@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,8 @@ _LIMIT = 60.0
 @dataclass(frozen=True)
 class BotReport:
     """Problems as sentences. errors: of the whole bot; config: errors and config_warnings of its files; plugins: those
-    that don't load; offline: roles without a model; models: roles whose model can't be used."""
+    that don't load; offline: roles without a model; models: roles whose model can't be used; checks: what plugins
+    found, as (name, level, message, fix)."""
 
     errors: tuple[str, ...] = ()
     config: tuple[str, ...] = ()
@@ -37,14 +38,19 @@ class BotReport:
     offline: tuple[str, ...] = ()
     models: tuple[str, ...] = ()
     served: Mapping[str, str] | None = None
+    checks: tuple[tuple[str, str, str, str], ...] = ()
 
 
-def bot_report(base: Path, root: Path) -> BotReport:
-    """Look at the bot of `root`; a bot that can't even be opened is an error in the report."""
+def bot_report(base: Path, root: Path, *, checks: bool = False) -> BotReport:
+    """Look at the bot of `root`; one that can't even be opened is an error. checks: run those of the plugins, too."""
     path = [str(base), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     try:
         done = subprocess.run(
-            shimmed([sys.executable, "-m", "tasks.supervise.bot_report", str(root)], "--die", str(int(signal.SIGKILL))),
+            shimmed(
+                [sys.executable, "-m", "tasks.supervise.bot_report", str(root), *(["checks"] if checks else [])],
+                "--die",
+                str(int(signal.SIGKILL)),
+            ),
             env={**os.environ, "PYTHONPATH": os.pathsep.join(path)},
             cwd="/",
             stdin=subprocess.DEVNULL,
@@ -66,8 +72,9 @@ def bot_report(base: Path, root: Path) -> BotReport:
     return BotReport(**values)
 
 
-def look(root: Path) -> BotReport:
-    """Open the bot of `root` in this process, without any server, and say what is wrong."""
+def look(root: Path, *, checks: bool = False) -> BotReport:
+    """Open the bot of `root` in this process, without any broker, and say what is wrong."""
+    from lumia.checks import findings
     from lumia.inmemory import InMemoryTransport
     from lumia.opening import open_bot
 
@@ -88,15 +95,16 @@ def look(root: Path) -> BotReport:
         offline=tuple(role.role for role in roles if role.offline),
         models=tuple(f"{role.role} ({role.model}): {role.problem}" for role in roles if role.problem),
         served={role.role: role.model for role in roles},
+        checks=tuple((name, *astuple(one)) for name, one in findings(bot.plugins)) if checks else (),
     )
 
 
-def main(root: Path) -> None:
+def main(root: Path, *, checks: bool = False) -> None:
     """Print the report; what plugins print goes to stderr."""
     with contextlib.redirect_stdout(sys.stderr):
-        report = look(root)
+        report = look(root, checks=checks)
     sys.stdout.write(json.dumps(asdict(report)) + "\n")
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), checks="checks" in sys.argv[2:])

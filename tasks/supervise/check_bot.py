@@ -84,7 +84,7 @@ def _ports(settings: Settings, state: UpState | None) -> Iterator[Finding]:
 
 def _contents(base: Path, root: Path, seen: Sequence[str]) -> Iterator[Finding]:
     """Yield what the files show. seen: the plugin failures that the running worker reports."""
-    report = bot_report(base, root)
+    report = bot_report(base, root, checks=True)
     for text in report.errors:
         yield fail("bot", text, "correct it; the bot can't be opened")
     for text in report.config:
@@ -103,5 +103,7 @@ def _contents(base: Path, root: Path, seen: Sequence[str]) -> Iterator[Finding]:
         yield risk("models", text, "see [models.<role>] in config/lumia.toml")
     if report.served:
         yield ok("models", ", ".join(f"{role} = {model}" for role, model in report.served.items()))
+    for name, level, message, fix in report.checks:
+        yield Finding(level, name, message, fix)
     if report.offline:
         yield risk("models", f"offline (rules, no LLM): {', '.join(report.offline)}", "set LUMIA_MODEL and its key")

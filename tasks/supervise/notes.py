@@ -20,8 +20,8 @@ def notes(base: Path, root: Path, state: UpState) -> list[str]:
 
 def _of_models(report: BotReport) -> Iterator[str]:
     if report.offline:
-        everyone = report.served is not None and len(report.offline) == len(report.served)
-        who = "every role" if everyone else ", ".join(report.offline)
+        chatting = {role for role in report.served or () if role != "embedding"}
+        who = "every role" if chatting and chatting <= set(report.offline) else ", ".join(report.offline)
         yield (
             f"note: the offline model answers for {who}: rules, no LLM. For a real one set LUMIA_MODEL and its key, "
             "or [models.<role>] in config/lumia.toml"

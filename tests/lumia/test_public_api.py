@@ -15,8 +15,8 @@ import pytest
 import lumia
 
 NAMES = [
-    "Box", "LumiaError", "Rate", "Retry", "__version__", "annotate", "blobs", "command", "config", "context", "cron",
-    "effect", "errors", "event", "gateway", "lanes", "limit", "models", "payloads", "pipe", "recorded", "runs",
+    "Box", "LumiaError", "Rate", "Retry", "__version__", "annotate", "blobs", "checks", "command", "config", "context",
+    "cron", "effect", "errors", "event", "gateway", "lanes", "limit", "models", "payloads", "pipe", "recorded", "runs",
     "runtime", "services", "store", "system", "testing", "utils", "web",
 ]  # fmt: skip
 
@@ -29,9 +29,14 @@ CALLS = {
     "blobs.get": "ref",
     "blobs.open": "ref",
     "blobs.put": "data, media_type",
+    "checks.check": "name",
+    "checks.fail": "message, fix",
+    "checks.ok": "message",
+    "checks.risk": "message, fix",
     "command": "name, *, help",
     "config.declare": "plugin, fields",
     "config.get": "plugin",
+    "context.origin": "",
     "cron": "expression, *, tz, missed, queue, retry, timeout, hard",
     "effect": "key, call, *args, *, policy, kind, **kwargs",
     "event.chain": "id, priv, *, queue, retry, timeout, hard",
@@ -71,6 +76,7 @@ CALLS = {
     "system.adapters.heartbeat": "adapter_id, version",
     "system.adapters.list": "",
     "system.adapters.reg": "adapter_id, version, *, platform, account",
+    "system.database_url": "root",
     "system.monotonic": "",
     "system.new_id": "",
     "system.now": "",

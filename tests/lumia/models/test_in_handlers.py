@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 import lumia
 from lumia.testing import Bot, ManualClock
 from tests.peers.openai_server import OpenAIServer
@@ -37,8 +39,9 @@ def test_a_retried_step_gets_its_recorded_answer(server: OpenAIServer) -> None:
     assert len(server.requests) == 1
 
 
-def test_an_async_handler_asks_the_offline_model_without_any_config() -> None:
+@pytest.mark.parametrize("model,dimensions", [("", 384), ("offline", 256)])
+def test_an_async_handler_needs_no_key_to_ask_and_to_embed(model: str, dimensions: int) -> None:
     seen.clear()
-    with Bot(ask_async) as bot:
+    with Bot(ask_async, config={"lumia": {"models.embedding.model": model}}) as bot:
         assert bot.start("ask.async", "hello").outcome == "done"
-    assert seen == [("Hello!", True, 256)]
+    assert seen == [("Hello!", True, dimensions)]

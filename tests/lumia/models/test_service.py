@@ -91,7 +91,7 @@ def test_embeddings_are_recorded_small_and_come_back_exactly(ledger: Ledger) -> 
     assert asyncio.run(bot.aembed(["tea", "coffee"])) == first
     assert Models({}, {}).embed(["tea", "coffee"]) == first
     assert len(ledger.records) == 1
-    assert len(next(iter(ledger.records.values()))) < 3200
+    assert len(next(iter(ledger.records.values()))) < 4700  # two vectors of 384 float32
 
 
 def test_a_failed_call_is_not_recorded(ledger: Ledger) -> None:

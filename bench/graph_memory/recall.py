@@ -1,0 +1,238 @@
+"""How fast and how complete recall is at 100,000 instances: `python -m bench.graph_memory.recall [--instances N]`.
+
+Synthetic: texts of Zipf-distributed words in the lengths of chat messages, vectors in clusters, one scope that holds
+nine tenths and ten that hold a hundredth each. The raw pgvector query of the same k is measured beside it, in the
+same database.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from handlers.memory_graph import evaluate, texts
+from handlers.memory_graph.database import Database
+from handlers.memory_graph.recall import recall
+from handlers.memory_graph.types import Calibration, Embedded, Scope
+from tests.support.servers import postgres
+
+DIMENSION = 384
+TOP_K = 10
+NOW = 1_750_000_000.0
+_WORDS, _CLUSTERS = 30_000, 400
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much is stored, and how many queries are asked."""
+
+    instances: int = 100_000
+    topics: int = 20_000
+    edges: int = 200_000
+    queries: int = 200
+
+
+class _Synthetic:
+    """An embedder's name and size; vectors and texts from a seeded generator."""
+
+    model, dimension, calibration = "synthetic", DIMENSION, Calibration(0.0, 0.05)
+
+    def __init__(self, seed: int = 7) -> None:
+        self.random = np.random.default_rng(seed)
+        self.centres = self._unit(self.random.normal(size=(_CLUSTERS, DIMENSION)))
+        ranks = np.arange(1, _WORDS + 1)
+        self.chances = (1 / ranks) / (1 / ranks).sum()
+
+    def vectors(self, count: int) -> NDArray[np.float32]:
+        """Return vectors around the centres and, as small models do, around one common direction."""
+        chosen = self.centres[self.random.integers(0, _CLUSTERS, count)]
+        noise = self._unit(self.random.normal(size=(count, DIMENSION)))
+        return self._unit(chosen + 0.8 * noise + 2.0 * self.centres[0])
+
+    def text(self, words: int) -> str:
+        """Return that many words, most of them common."""
+        return " ".join(f"w{at:x}q" for at in self.random.choice(_WORDS, words, p=self.chances))
+
+    def passages(self, given: Any) -> NDArray[np.float32]:
+        return self.vectors(len(given))
+
+    def query(self, text: str) -> Embedded:
+        found: Embedded = self.vectors(1)[0]
+        return found
+
+    @staticmethod
+    def _unit(rows: NDArray[Any]) -> NDArray[np.float32]:
+        return np.asarray(rows / np.linalg.norm(rows, axis=1, keepdims=True), np.float32)
+
+
+def fill(database: Database, size: Size, made: _Synthetic) -> None:
+    """Copy the rows in and build the vector indexes afterwards."""
+    with database.transaction():
+        pass
+    with database.connect() as connection:
+        from handlers.memory_graph.database import register
+
+        register(connection)
+        connection.execute("SET statement_timeout = 0")
+        connection.execute("SET maintenance_work_mem = '512MB'")
+        indexes = [
+            row[0]
+            for row in connection.execute(
+                "SELECT indexdef FROM pg_indexes WHERE schemaname = current_schema() AND indexdef LIKE '%USING hnsw%'"
+            )
+        ]
+        for name in ("memory_topics_embedding", "memory_instances_embedding"):
+            connection.execute(f"DROP INDEX {name}")
+        small = size.instances // 100
+        counts = [size.instances - 10 * small] + [small] * 10
+        lengths = np.clip(made.random.lognormal(2.3, 0.7, size.instances).astype(int), 1, 120)
+        scope_of = np.repeat(np.arange(1, 12), counts)
+        seqs = np.concatenate([np.arange(count) for count in counts])
+        topic_scope = np.repeat(np.arange(1, 12), [size.topics - 10 * (size.topics // 100)] + [size.topics // 100] * 10)
+        tokens = [int(lengths[scope_of == scope].sum()) for scope in range(1, 12)]
+        with connection.cursor() as cursor:
+            for at, (count, total) in enumerate(zip(counts, tokens, strict=True)):
+                cursor.execute(
+                    "INSERT INTO memory_scopes (id, bot, chat, next_seq, instances, tokens) "
+                    "VALUES (%s, 'b', %s, %s, %s, %s)",
+                    (at + 1, f"c{at}", count, count, total),
+                )
+            with cursor.copy(
+                "COPY memory_topics (id, topic_name, topic_embedding, scope_id, name_key, mentions, embedder_id,"
+                " last_accessed) FROM STDIN"
+            ) as copy:
+                for at, vector in enumerate(made.vectors(size.topics)):
+                    name = f"w{at:x}q"
+                    copy.write_row((f"t{at}", name, vector, int(topic_scope[at]), name, 5, 1, "2025-06-15"))
+            vectors = made.vectors(size.instances)
+            bodies: list[tuple[int, int, str]] = []
+            with cursor.copy(
+                "COPY memory_instances (id, topic_id, content, content_embedding, created_at, metadata, scope_id, seq,"
+                " number, kind, hash, length, embedder_id) FROM STDIN"
+            ) as copy:
+                for at in range(size.instances):
+                    body, scope = made.text(int(lengths[at])), int(scope_of[at])
+                    bodies.append((scope, at + 1, body))
+                    copy.write_row(
+                        (f"i{at}", None, body, vectors[at], f"2025-01-01 00:00:00+00:{at % 60:02}",
+                         f'{{"sender_id": "p{at % 30}"}}', scope, int(seqs[at]), at + 1, "message",
+                         b"\\x00", int(lengths[at]), 1)
+                    )  # fmt: skip
+            with cursor.copy("COPY memory_terms (scope_id, term, number, tf, length) FROM STDIN") as copy:
+                for scope, number, body in bodies:
+                    for term, count in texts.terms(body).items():
+                        copy.write_row((scope, term, number, count, int(lengths[number - 1])))
+            starts = {scope: np.flatnonzero(topic_scope == scope) for scope in range(1, 12)}
+            with cursor.copy("COPY memory_mentions (instance_id, topic_id, weight) FROM STDIN") as copy:
+                for at in range(size.instances):
+                    own = starts[int(scope_of[at])]
+                    for topic in set((made.random.zipf(1.3, 2) - 1) % len(own)):
+                        copy.write_row((f"i{at}", f"t{own[topic]}", 0.7))
+            pairs = {tuple(sorted(made.random.choice(size.topics, 2).tolist())) for _ in range(size.edges)}
+            with cursor.copy("COPY topic_edges (id, from_topic, to_topic, weight, last_activated) FROM STDIN") as copy:
+                for at, (a, b) in enumerate(sorted(pair for pair in pairs if pair[0] != pair[1])):
+                    low, high = sorted((f"t{a}", f"t{b}"))
+                    copy.write_row((f"e{at}", low, high, float(made.random.uniform(0.1, 1)), "2025-06-15"))
+        connection.execute(
+            "UPDATE memory_topics t SET mentions = greatest(1, m.n) FROM "
+            "(SELECT topic_id, count(*) AS n FROM memory_mentions GROUP BY 1) m WHERE m.topic_id = t.id"
+        )
+        for definition in indexes:
+            connection.execute(definition)
+        connection.execute("VACUUM ANALYZE")
+
+
+def measure(database: Database, size: Size, made: _Synthetic) -> dict[str, Any]:
+    """Return milliseconds (p50, p95) and completeness, for the large scope and one that holds a hundredth."""
+    return {
+        "large scope": _of_scope(database, Scope("b", "c0"), 1, size, made),
+        "1 % scope": _of_scope(database, Scope("b", "c5"), 6, size, made),
+    }
+
+
+def _of_scope(database: Database, scope: Scope, number: int, size: Size, made: _Synthetic) -> dict[str, Any]:
+    asked = [(made.text(9), made.vectors(1)[0]) for _ in range(size.queries)]
+    for text, vector in asked[:20]:
+        _recall(database, scope, text, vector)
+
+    def whole(text: str, vector: Embedded) -> float:
+        return _timed(lambda: _recall(database, scope, text, vector))
+
+    def raw(vector: Embedded) -> float:
+        return _timed(lambda: _raw(database, number, vector, exact=False))
+
+    return {
+        "recall": _percentiles([whole(text, vector) for text, vector in asked]),
+        "raw pgvector": _percentiles([raw(vector) for _, vector in asked]),
+        "returned": min(len(_recall(database, scope, text, vector).instances) for text, vector in asked[:50]),
+        "share of exact": round(float(np.mean([_overlap(database, scope, number, v) for _, v in asked[:50]])), 4),
+    }
+
+
+def _recall(database: Database, scope: Scope, text: str, vector: Embedded) -> Any:
+    with database.transaction() as connection:
+        return recall(connection, scope, text, vector, sender="p3", top_k=TOP_K, now=NOW)
+
+
+def _raw(database: Database, scope: int, vector: Embedded, *, exact: bool) -> list[int]:
+    with database.transaction() as connection:
+        plus = " + 0" if exact else ""
+        rows = connection.execute(
+            f"SELECT number FROM memory_instances WHERE scope_id = %s "
+            f"ORDER BY (content_embedding <=> %s){plus} LIMIT {TOP_K}",
+            (scope, vector),
+        )
+        return [row[0] for row in rows]
+
+
+def _overlap(database: Database, scope: Scope, number: int, vector: Embedded) -> float:
+    """Return which share of the exact nearest k, by the whitened query, is among the candidates."""
+    from handlers.memory_graph import candidates, whitening
+    from handlers.memory_graph.ranking import Parts
+
+    with database.transaction() as connection:
+        found = candidates.find(connection, scope, "", vector, parts=Parts.named("dense"), now=NOW)
+        assert found is not None and found.whitening is not None
+        direction: whitening.Direction = found.whitening.of(vector)
+    exact = set(_raw(database, number, direction.vector, exact=True))
+    return len(exact & set(found.numbers)) / len(exact)
+
+
+def _timed(call: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    call()
+    return (time.perf_counter() - start) * 1000
+
+
+def _percentiles(times: list[float]) -> dict[str, float]:
+    return {f"p{share}": round(float(np.percentile(times, share)), 2) for share in (50, 95)}
+
+
+def main() -> None:
+    """Run the command."""
+    parser = argparse.ArgumentParser(prog="python -m bench.graph_memory.recall", description=__doc__)
+    parser.add_argument("--instances", type=int, default=Size.instances)
+    given = parser.parse_args()
+    share = given.instances / Size.instances
+    size = Size(given.instances, int(Size.topics * share), int(Size.edges * share))
+    made = _Synthetic()
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        postgres(Path(folder)) as server,
+        evaluate.throwaway(server.url, made) as database,
+    ):
+        fill(database, size, made)
+        print(json.dumps(measure(database, size, made), indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,404 @@
+"""`lumia memory …`: look into the memory, pin and forget, keep it in shape, and measure it."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import lumia
+
+from . import engine
+
+if TYPE_CHECKING:
+    import psycopg
+
+Group = Annotated[str, "Only this chat: its id, or platform:account:kind:id."]
+AsJson = Annotated[bool, "Print JSON."]
+
+
+@lumia.command("memory query", help="Ask the memory, as a message would, and see why each line came back")
+def query(
+    text: Annotated[str, "What to ask."],
+    group: Group = "",
+    sender: Annotated[str, "Id of who asks; their own words come a little sooner."] = "",
+    top_k: Annotated[int, "How many lines."] = 10,
+    json_: AsJson = False,
+) -> int:
+    """Ask the memory, in every chat or in one; prints score, id, day, chat, who, text and why. Strengthens nothing.
+
+    Example: lumia memory query "where does Ann's sister live?" --group lab --top-k 5
+    """
+    from . import operations
+    from .service import as_json
+
+    if not text.strip() or not 1 <= top_k <= 100:
+        return usage_error("TEXT is not empty and --top-k is a number from 1 to 100")
+    found = operations.query(text, group, sender, top_k)
+    if json_:
+        print(json.dumps({chat: as_json(one) for chat, one in found}, ensure_ascii=False))
+        return 0
+    lines = sorted(
+        ((chat, one) for chat, recalled in found for one in recalled.instances), key=lambda line: -line[1].score
+    )
+    for chat, one in lines[:top_k]:
+        said = one.instance
+        why = ", ".join(f"{reason.part} {reason.score:+.1f}" for reason in one.reasons)
+        who = said.sender_name or said.sender or said.kind
+        head = f"{one.score:6.2f}  {said.id}  {_day(said.created_at)}  {chat or '(bot)'}"
+        print(f"{head}  {who}: {_line(said.content)}  [{why}]")
+    if not lines:
+        note("the memory holds nothing on that")
+    return 0
+
+
+@lumia.command("memory stats", help="How much the memory holds, with which embedder, and where")
+def stats(json_: AsJson = False) -> int:
+    """Show how much the memory holds, its size on disk, its embedder, and its fullest chats.
+
+    Example: lumia memory stats --json
+    """
+    from . import operations
+
+    with reading() as connection:
+        found = operations.stats(connection, engine.bot_name())
+    if json_:
+        print(json.dumps(found, ensure_ascii=False))
+        return 0
+    for name, value in found.items():
+        print(f"{name:10}  {_told(name, value)}")
+    return 0
+
+
+@lumia.command("memory show", help="One record or topic in full, with what hangs on it")
+def show(
+    id: Annotated[str, "Id of a record or topic, as `lumia memory query` prints it."], json_: AsJson = False
+) -> int:
+    """Show a record with its topics, or a topic with its neighbours and what was said about it.
+
+    Example: lumia memory show 01m7zv0k3q8r2s5t6v7w8x
+    """
+    from . import operations
+
+    with reading() as connection:
+        found = operations.show(connection, engine.bot_name(), id, now=lumia.system.now())
+    if json_:
+        print(json.dumps(asdict(found), ensure_ascii=False))
+        return 0
+    for name, value in found.record.items():
+        shown = value["chat"] or "(bot)" if name == "scope" else value
+        print(f"{name:14}  {_moment(float(value)) if name in ('created_at', 'last_accessed') else shown}")
+    for weight, kind, near in found.near:
+        print(f"{kind:14}  {weight:.2f}  {near}")
+    for one in found.said:
+        print(
+            f"said            {_day(one['created_at'])}  {one['sender_name'] or one['kind']}: {_line(one['content'])}"
+        )
+    return 0
+
+
+@lumia.command("memory pin", help="Keep a record or topic from being forgotten by itself")
+def pin(id: Annotated[str, "Id of a record or topic."]) -> int:
+    """Pin a record or topic: it fades, but is never evicted.
+
+    Example: lumia memory pin 01m7zv0k3q8r2s5t6v7w8x
+    """
+    return _pin(id, pinned=True)
+
+
+@lumia.command("memory unpin", help="Let a pinned record or topic be forgotten again")
+def unpin(id: Annotated[str, "Id of a record or topic."]) -> int:
+    """Unpin a record or topic.
+
+    Example: lumia memory unpin 01m7zv0k3q8r2s5t6v7w8x
+    """
+    return _pin(id, pinned=False)
+
+
+@lumia.command("memory forget", help="Forget records, a person or a chat; the recycle table keeps them for a while")
+def forget(
+    *ids: Annotated[str, "Ids of records or topics."],
+    sender: Annotated[str, "Everything this person said, and their profile and relations for good."] = "",
+    group: Annotated[str, "Everything of this chat, with its hints; with --sender what they said there."] = "",
+    yes: Annotated[bool, "Don't ask."] = False,
+) -> int:
+    """Forget records or topics by id, what a person said, or a whole chat.
+
+    Example: lumia memory forget --sender 10001 --yes
+    """
+    from . import operations
+
+    if not ids and not sender and not group:
+        return usage_error("name ids, --sender or --group")
+    with reading() as connection:
+        found = operations.selected(connection, engine.bot_name(), ids, sender, group)
+    count = sum(map(len, found.values()))
+    whole = bool(group) and not sender and not ids
+    if not count:
+        note("there is nothing to forget")
+        return 0
+    places = ", ".join(scope.chat or "(bot)" for scope in found)
+    if not yes and not _agreed(f"Forget {count} records in {places}?"):
+        return 1
+    with progress("forgetting", count) as at:
+        gone = operations.forget(found, sender=sender, group=whole, progress=at)
+    print(f"forgot {gone.instances} records, {gone.topics} topics and {gone.edges} associations; batch {gone.batch}")
+    return 0
+
+
+@lumia.command("memory decay", help="Evict what has faded now rather than tonight, or show what would go")
+def decay(
+    dry_run: Annotated[bool, "Change nothing, show what would go."] = False, json_: AsJson = False
+) -> int:  # fmt: skip
+    """Evict topics whose strength has faded and that nobody used for a month; the recycle table keeps them.
+
+    Example: lumia memory decay --dry-run
+    """
+    from . import forgetting, work
+
+    now = lumia.system.now()
+    if not dry_run:
+        done = work.forget_daily(now)
+        print(json.dumps(done) if json_ else ", ".join(f"{count} {name}" for name, count in done.items()))
+        return 0
+    with reading() as connection:
+        found = forgetting.dry_run(connection, engine.bot_name(), now=now)
+    if json_:
+        print(json.dumps(asdict(found), ensure_ascii=False))
+        return 0
+    print(f"would evict {found.topics} topics, {found.instances} records and {found.edges} associations")
+    for name in found.names:
+        print(f"  {name}")
+    return 0
+
+
+@lumia.command(
+    "memory rebuild", help="Embed everything anew with the configured model; can be ended and taken up again"
+)
+def rebuild(abandon: Annotated[bool, "Give up a rebuild that has begun; the old vectors stay."] = False) -> int:
+    """Embed everything with the embedder that is configured now, then let it take the old one's place at once.
+
+    The bot goes on with the old vectors meanwhile; restart its workers afterwards.
+
+    Example: lumia memory rebuild
+    """
+    from . import reembed
+
+    work = engine.current()
+    if abandon:
+        connection = work.database.connect()
+        try:
+            reembed.abandon(connection)
+        finally:
+            connection.close()
+        print("the rebuild is given up; the old embedder stays")
+        return 0
+    with progress(f"embedding with {work.embedder.model}", 0) as at:
+        for step in reembed.rebuild(work.database, work.embedder):
+            at(step.done, step.total)
+    print(f"{step.total} texts are embedded with {work.embedder.model} ({work.embedder.dimension} numbers)")
+    return 0
+
+
+@lumia.command("memory export", help="Write the memory to a file, one JSON object per line")
+def export(
+    file: Annotated[str, "Where to; - is stdout."],
+    everyone: Annotated[bool, "The memories of all bots in the database."] = False,
+) -> int:
+    """Write this bot's memory with its vectors to a file that `lumia memory import` reads, here or elsewhere.
+
+    Example: lumia memory export memory.jsonl
+    """
+    from . import exchange
+
+    lines = exchange.export(engine.current().database, "" if everyone else engine.bot_name())
+    if file == "-":
+        for line in lines:
+            print(line)
+        return 0
+    target, count = Path(file), -1
+    partial = target.with_name(f".{target.name}.partial")
+    try:
+        with partial.open("w", encoding="utf-8") as out, progress(f"writing {file}", 0) as at:
+            for line in lines:
+                out.write(f"{line}\n")
+                count += 1
+                at(count)
+        partial.replace(target)
+    except OSError as error:
+        return _failed(f"{file}: {error.strerror or error}")
+    finally:
+        partial.unlink(missing_ok=True)
+    print(f"{count} rows in {file}")
+    return 0
+
+
+@lumia.command("memory import", help="Read an exported memory; what is there already stays as it is")
+def import_(
+    file: Annotated[str, "An exported file; - is stdin."],
+    reembed: Annotated[bool, "Embed the texts anew when the file comes from another model."] = False,
+) -> int:
+    """Add an exported memory to this bot's; doing it twice changes nothing.
+
+    Example: lumia memory import memory.jsonl
+    """
+    from . import exchange
+
+    work = engine.current()
+    passages = work.embedder.passages if reembed else None
+    try:
+        with sys.stdin if file == "-" else Path(file).open(encoding="utf-8") as lines:
+            done = exchange.import_lines(work.database, lines, passages=passages, bot=engine.bot_name())
+    except OSError as error:
+        return _failed(f"{file}: {error.strerror or error}")
+    except UnicodeDecodeError:
+        return _failed(f"{file}: no export of a memory, it isn't UTF-8 text")
+    print(", ".join(f"{name} {count}" for name, count in done.new.items() if count) or "nothing was new")
+    return 0
+
+
+@lumia.command("memory eval", help="Measure recall on a file of conversations and questions (LoCoMo's format)")
+def evaluate(
+    file: Annotated[str, "JSON in the format of LoCoMo: conversations, questions and their evidence."],
+    ablate: Annotated[str, "Parts to switch off, with commas: dense, lexical, sequence, speaker, spreading, …"] = "",
+    json_: AsJson = False,
+) -> int:
+    """Write the conversations into a throw-away schema, ask the questions, and print how much evidence came back.
+
+    Example: lumia memory eval locomo.json --ablate spreading
+    """
+    from . import evaluate as measuring
+
+    parts = [part.strip() for part in ablate.split(",") if part.strip()]
+    work = engine.current()
+    try:
+        found = measuring.evaluate(Path(file), work.database.url, work.embedder, ablate=parts, progress=note)
+    except (ValueError, OSError) as error:
+        return _failed(f"{file}: {error}")
+    if json_:
+        print(json.dumps(found))
+        return 0
+    for depth, share in found["recall_at"].items():
+        print(f"recall@{depth:3}  {share:5.1f} %")
+    print(f"nDCG@10     {found['ndcg_at_10']:5.1f}")
+    for category, own in found["by_category"].items():
+        print(f"category {category}  recall@10 {own['recall_at'].get('10', 0):5.1f} %  ({own['questions']} questions)")
+    print(f"recall took {found['ms']['p50']} ms (median), {found['ms']['p95']} ms (95 %)")
+    return 0
+
+
+@lumia.command("memory graph", help="Draw the neighbourhood of a topic as SVG or as a page")
+def graph(
+    topic: Annotated[str, "Name of a topic."],
+    out: Annotated[str, "File to write: FILE.svg, or FILE.html with what was said about it."] = "memory.svg",
+    group: Group = "",
+) -> int:
+    """Draw what a topic is associated with, and what that is associated with; thicker lines are stronger.
+
+    Example: lumia memory graph Lisbon --out lisbon.html --group lab
+    """
+    from . import neighbourhood, operations
+    from .types import Scope
+
+    target = Path(out)
+    if target.suffix not in (".svg", ".html"):
+        return usage_error("--out ends with .svg or .html")
+    now, bot = lumia.system.now(), engine.bot_name()
+    with reading() as connection:
+        scope = Scope(bot, operations.chat_named(connection, bot, group)) if group else Scope(bot)
+        drawn = neighbourhood.drawn(connection, scope, topic, page=target.suffix == ".html", now=now)
+    try:
+        target.write_text(drawn, "utf-8")
+    except OSError as error:
+        return _failed(f"{out}: {error.strerror or error}")
+    print(out)
+    return 0
+
+
+# --- how they speak
+
+
+def _told(name: str, value: Any) -> Any:
+    """Return one line of `stats` for the reader."""
+    if name == "bytes":
+        return f"{value / 1e6:.1f} MB"
+    if not value and name in ("embedder", "rebuild", "chats"):
+        return "none"
+    if name == "embedder":
+        alike = value["calibration"]["mean"]
+        return f"{value['model']} ({value['dimension']} numbers; unrelated texts are {alike:.2f} alike)"
+    if name == "rebuild":
+        return f"{value['done']} of {value['total']} texts by {value['model']}"
+    return ", ".join(f"{chat or '(bot)'} {count}" for chat, count in value.items()) if name == "chats" else value
+
+
+@contextmanager
+def reading() -> Iterator[psycopg.Connection[Any]]:
+    """Give a connection for the block."""
+    with engine.current().database.transaction() as connection:
+        yield connection
+
+
+def _pin(id: str, *, pinned: bool) -> int:
+    from . import forgetting, operations
+
+    with reading() as connection:
+        scope, _ = operations.place_of(connection, engine.bot_name(), id)
+        forgetting.pin(connection, scope, id, pinned=pinned)
+    print(f"{id} is {'pinned' if pinned else 'not pinned'}")
+    return 0
+
+
+@contextmanager
+def progress(what: str, total: int) -> Iterator[Any]:
+    """Give a function of (done, total) that moves a bar on stderr, where that is a terminal."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bar:
+        task = bar.add_task(what, total=total or None)
+        yield lambda done, of=0: bar.update(task, completed=done, total=of or total or None)
+
+
+def _agreed(question: str) -> bool:
+    if not sys.stdin.isatty():
+        note(f"{question} Say --yes; there is no terminal to ask on")
+        return False
+    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def note(text: str) -> None:
+    """Print a line for the reader on stderr."""
+    print(text, file=sys.stderr)
+
+
+def _failed(text: str) -> int:
+    note(f"error: {text}")
+    return 1
+
+
+def usage_error(text: str) -> int:
+    """Say how the command was called wrongly; returns its exit code."""
+    note(f"error: {text}")
+    return 2
+
+
+def _line(text: str) -> str:
+    shown = " ".join(text.split())
+    width = 160 if not sys.stdout.isatty() else max(40, os.get_terminal_size().columns - 60)
+    return shown if len(shown) <= width else f"{shown[: width - 1]}…"
+
+
+def _day(seconds: float) -> str:
+    return f"{datetime.fromtimestamp(seconds).astimezone():%Y-%m-%d}"
+
+
+def _moment(seconds: float) -> str:
+    return f"{datetime.fromtimestamp(seconds).astimezone():%Y-%m-%d %H:%M:%S}"
