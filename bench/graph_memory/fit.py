@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 
 import lumia
 from handlers.memory_graph import candidates, evaluate
-from handlers.memory_graph.ranking import Parts, features, rank, seeds_of
+from handlers.memory_graph.association import associate
+from handlers.memory_graph.ranking import Links, Parts, features, rank, seeds_of
 from handlers.memory_graph.recall import CONSIDERED
 from handlers.memory_graph.types import Embedder, Scope
 from handlers.memory_graph.weights import FEATURES
@@ -31,7 +32,7 @@ L2 = 2.0
 STEPS = 40
 OWN = ("dense", "lexical", "coverage", "window", "speaker", "question", "length")
 """Features of a turn by itself: what its neighbours are judged by."""
-UNFITTED = ("asker",)
+UNFITTED = ("asker", "importance", "strength")
 """LoCoMo's questions are nobody's: these weights are set by hand."""
 Floats = NDArray[np.float64]
 
@@ -43,7 +44,7 @@ class Case:
     question: evaluate.Question
     found: candidates.Found
     ids: tuple[str, ...]
-    links: candidates.Links | None = None
+    links: Links | None = None
 
     @property
     def gold(self) -> list[int]:
@@ -66,16 +67,16 @@ def cases(path: Path, url: str, embedder: Embedder) -> dict[str, list[Case]]:
                     now = lumia.system.now()
                     found = candidates.find(connection, scope, question.text, vector, now=now)
                     if found is not None:
-                        known = tuple(numbers[number] for number in found.numbers)
+                        known = tuple(numbers[number] for number in found.numbers.tolist())
                         links = _links(connection, found)
                         collected[conversation.name].append(Case(question, found, known, links))
     return collected
 
 
-def _links(connection: psycopg.Connection[Any], found: candidates.Found) -> candidates.Links | None:
+def _links(connection: psycopg.Connection[Any], found: candidates.Found) -> Links | None:
     ranked = rank(found.candidates, found.query)
     considered = ranked.order[:CONSIDERED].tolist()
-    return candidates.associate(connection, found, considered, *seeds_of(ranked)) if considered else None
+    return associate(connection, found, considered, *seeds_of(ranked)) if considered else None
 
 
 def matrices(given: Sequence[Case], names: Sequence[str], base: Mapping[str, float]) -> list[Floats]:
@@ -127,9 +128,9 @@ def _linked(
 ) -> list[tuple[Floats, list[int]]]:  # fmt: skip
     found = []
     for case, x in zip(given, matrices(given, list(weights), base), strict=True):
-        links = case.links or candidates.Links(np.zeros(len(x)), np.zeros(len(x)))
         scores = x @ np.array(list(weights.values()))
-        found.append((np.stack([scores, links.resembling, links.associated], axis=1), case.gold))
+        said = [case.links.resembling[-1], case.links.associated[-1]] if case.links else [np.zeros(len(x))] * 2
+        found.append((np.stack([scores, *said], axis=1), case.gold))
     return found
 
 

@@ -28,6 +28,8 @@ _IDLE_SECONDS = 5.0
 _AWAY_SECONDS = 2.0
 """A database that can't be reached is not asked again for so long: nobody waits for the same time-out in turn."""
 _KEPT = 16
+_OPTIONS = "-c jit=off -c hnsw.iterative_scan=strict_order -c hnsw.ef_search=200"
+"""Settings of every session, so that no recall has to send them (`candidates`)."""
 _NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 
 
@@ -137,7 +139,7 @@ class Database:
                 "postgresql://user:password@host:5432/name"
             ) from error
         path = "public" if self.schema == "public" else f"{self.schema},public"
-        own = f"-c search_path={path} -c statement_timeout={int(self.limit * 1000)}"
+        own = f"-c search_path={path} -c statement_timeout={int(self.limit * 1000)} {_OPTIONS}"
         defaults: dict[str, Any] = {
             "connect_timeout": _CONNECT_SECONDS,
             "application_name": "lumia-memory",

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 DAY = 86400.0
 EDGE_HALF_LIFE_DAYS = 7.0
+INSTANCE_HALF_LIFE_DAYS = 7.0
+"""Of an instance's relevance when it was never used; each use makes it `HALF_LIFE_GROWTH` times as long."""
 GAIN = 0.1
 """What one use or mention adds to a strength, which ends at 1."""
 HALF_LIFE_GROWTH = 1.1

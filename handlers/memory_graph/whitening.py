@@ -74,6 +74,14 @@ class Whitening:
         spread = float(np.sqrt(max(0.0, float(vector @ self.covariance @ vector))))
         return Direction(vector, float(vector @ self.mean), max(spread, 1e-6))
 
+    def between(self, sources: NDArray[np.float32], others: NDArray[np.float32]) -> NDArray[np.float64]:
+        """Return how alike stored vectors are, shape (sources, others): each source compared as a query is (`of`)."""
+        turned = (sources - self.mean) @ self.inverse
+        vectors = turned / np.maximum(np.linalg.norm(turned, axis=1, keepdims=True), 1e-12)
+        spread = np.sqrt(np.maximum(0.0, np.sum(vectors @ self.covariance * vectors, axis=1)))
+        found: NDArray[np.float64] = (vectors @ (others - self.mean).T) / np.maximum(spread, 1e-6)[:, None]
+        return found
+
 
 def whitening_of(parts: Sequence[Moments], dimension: int) -> Whitening:
     """Return what is usual in several scopes together; with fewer than two vectors nothing is, and queries stay as
