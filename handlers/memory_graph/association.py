@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from . import lookup
 from .candidates import Found
 from .ranking import Links
 
@@ -24,8 +25,8 @@ _FETCH = """
 WITH linking AS MATERIALIZED (
     SELECT t.id, t.mentions, row_number() OVER () AS ordinal FROM memory_topics t
     WHERE t.id IN (SELECT m.topic_id FROM memory_instances i JOIN memory_mentions m ON m.instance_id = i.id
-        WHERE i.number = ANY(%(seeds)s)) AND t.mentions BETWEEN 2 AND %(hub)s),
-shown AS MATERIALIZED (SELECT number, id, content_embedding FROM memory_instances WHERE number = ANY(%(considered)s))
+        WHERE i.number = ANY(%(seeds)s::int8[])) AND t.mentions BETWEEN 2 AND %(hub)s),
+shown AS MATERIALIZED (SELECT number, id, content_embedding FROM memory_instances WHERE number = ANY(%(considered)s::int8[]))
 SELECT (SELECT string_agg(int8send(number) || vector_send(content_embedding), ''::bytea) FROM shown),
     (SELECT string_agg(int8send(s.number) || int8send(l.ordinal) || float8send(l.mentions) || float4send(m.weight),
         ''::bytea)
@@ -48,8 +49,8 @@ def associate(
     """
     count, whole = len(found.numbers), max(2.0, found.place.instances)
     values = {
-        "seeds": found.numbers[list(seeds)].tolist(),
-        "considered": found.numbers[sorted({*considered, *seeds})].tolist(),
+        "seeds": lookup.array(found.numbers[list(seeds)].tolist()),
+        "considered": lookup.array(found.numbers[sorted({*considered, *seeds})].tolist()),
         "hub": int(min(_HUB, max(3.0, 0.05 * whole))),
     }
     row = connection.execute(_FETCH, values, prepare=True, binary=True).fetchone()

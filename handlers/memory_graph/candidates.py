@@ -6,8 +6,7 @@
    two hops, 0.5 to the power of the depth (spec §11.3); then all candidates (the nearest, those with the best BM25
    score, those of the activated topics), each with its neighbours in the conversation, as one packed value.
 
-Statements that join much are planned once per connection (`_GENERIC`); the nearest are looked for by a plan of their
-own each time, since the right one depends on the scope.
+Statements are planned once per connection, but for the nearest: their plan depends on the scope.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from .types import Embedded, Scope
 if TYPE_CHECKING:
     import psycopg
 
-NEAREST, ACTIVE = 80, 30
+NEAREST, ACTIVE = 64, 24
 """Instances taken from each of the two indexes, the vectors and the words, and from the activated topics."""
 SEEDS = 20
 HOPS, FADING, WEAKEST_EDGE = 2, 0.5, 0.3
@@ -39,15 +38,16 @@ through it."""
 _EXACT, _EXACT_SHARE, _EXACT_MOST = 8_000, 0.1, 50_000
 """Scopes up to this size, or up to this share of the table, are compared one by one: exact, and quicker than an
 index that must skip what belongs to others."""
-_SCAN = 200
+_SCAN = 100
 """Rows taken from the vector index, which knows nothing of whitening: the nearest by the plain query, of which the
 nearest by the whitened one are kept. Also hnsw.ef_search (`Database`)."""
-_EDGES_OF_TOPIC, _REACHED, _FRONT = 12, 60, 24
+_EDGES_OF_TOPIC, _REACHED, _FRONT = 10, 50, 20
 """Edges followed from a topic in each direction, topics that a hop looks at, and those it hands on."""
-_TOPICS_USED, _INSTANCES_OF_TOPIC = 40, 40
+_TOPICS_USED, _INSTANCES_OF_TOPIC = 30, 40
 NEIGHBOURS = 1
 
-_GENERIC = "SET LOCAL plan_cache_mode = force_generic_plan"
+_TOPICS_SCAN = 40
+_QUICKER = f"SET LOCAL hnsw.ef_search = {_TOPICS_SCAN + 20}"
 _NEAREST = """
 SELECT {key}, 1 - ({column} <=> %(whitened)b) AS cosine FROM (
     SELECT {key}, {column} FROM {table} WHERE scope_id IN ({scopes}) ORDER BY {order} LIMIT {scan}) AS near
@@ -69,14 +69,14 @@ def _hop(front: str) -> str:
     return f"""SELECT best.id, best.score / (1 + ln(greatest(1, t.mentions))) AS score, best.root
     FROM (SELECT id, score, root FROM (SELECT DISTINCT ON (id) id, score, root FROM ({both}) AS reached
         ORDER BY id, score DESC, root) AS one ORDER BY score DESC, id LIMIT {_REACHED}) AS best
-    JOIN memory_topics t ON t.id = best.id AND t.scope_id = ANY(%(scopes)s) AND t.mentions <= %(hub)s
+    JOIN memory_topics t ON t.id = best.id AND t.scope_id = ANY(%(scopes)s::int[]) AND t.mentions <= %(hub)s::int
     ORDER BY 2 DESC, 1 LIMIT {_FRONT}"""
 
 
 _SPREADING = f"""
 seeds AS MATERIALIZED (
     SELECT id, max(score)::float8 AS score, id AS root FROM (
-        SELECT id, 1.0::float8 AS score FROM memory_topics WHERE scope_id = ANY(%(scopes)s) AND name_key = ANY(%(keys)s)
+        SELECT id, 1.0::float8 AS score FROM memory_topics WHERE scope_id = ANY(%(scopes)s::int[]) AND name_key = ANY(%(keys)s::text[])
         UNION ALL
         SELECT * FROM unnest(%(near)s::text[], %(nearness)s::float8[])) AS found GROUP BY id),
 first AS MATERIALIZED ({_hop("seeds")}),
@@ -94,7 +94,7 @@ used AS MATERIALIZED (
 active AS MATERIALIZED (
     SELECT m.instance_id AS id, sum(u.score / (1 + ln(greatest(1, u.mentions))) * m.weight) AS spread
     FROM used u CROSS JOIN LATERAL (SELECT instance_id, weight FROM memory_mentions WHERE topic_id = u.id
-        ORDER BY instance_id DESC LIMIT {_INSTANCES_OF_TOPIC}) m
+        ORDER BY instance_id DESC LIMIT {_INSTANCES_OF_TOPIC}) m WHERE u.mentions <= %(hub)s::int
     GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT {ACTIVE}),"""
 _STILL = """
 used AS (SELECT ''::text AS id, 0::float8 AS score, 0 AS depth, ''::text AS source, 0 AS mentions, 0::float8 AS strength
@@ -103,21 +103,24 @@ active AS (SELECT ''::text AS id, 0::float8 AS spread WHERE false),"""
 _GATHER = f"""
 WITH {{activation}}
 pool AS (
-    SELECT scope_id, seq FROM memory_instances WHERE number = ANY(%(numbers)s)
+    SELECT scope_id, seq FROM memory_instances WHERE number = ANY(%(numbers)s::int8[])
     UNION SELECT i.scope_id, i.seq FROM active a JOIN memory_instances i ON i.id = a.id
-    WHERE i.scope_id = ANY(%(scopes)s)),
+    WHERE i.scope_id = ANY(%(scopes)s::int[])),
 around AS (SELECT DISTINCT scope_id, seq + step AS seq FROM pool, generate_series(-{NEIGHBOURS}, {NEIGHBOURS}) AS step)
 SELECT string_agg(int8send(i.number) || int8send(i.seq) || int4send(i.scope_id) || timestamptz_send(i.created_at)
     || timestamptz_send(i.last_accessed) || int4send(i.access_count) || float8send(i.relevance_score)
     || float8send(i.importance) || float8send(1 - (i.content_embedding <=> %(whitened)b)) || int4send(i.length)
     || float8send(coalesce(active.spread, 0)::float8) || int4send(
         CASE WHEN right(rtrim(right(i.content, 20)), 1) IN ('?', '？', '؟') THEN 1 ELSE 0 END
-        + CASE WHEN i.sender = ANY(%(named)s) THEN 2 ELSE 0 END
-        + CASE WHEN i.sender = %(asker)s THEN 4 ELSE 0 END), ''::bytea),
+        + CASE WHEN i.sender = ANY(%(named)s::text[]) THEN 2 ELSE 0 END
+        + CASE WHEN i.sender = %(asker)s::text THEN 4 ELSE 0 END), ''::bytea),
     (SELECT json_agg(json_build_array(id, score, depth, source, mentions, strength) ORDER BY score DESC, id) FROM used)
 FROM around JOIN memory_instances i USING (scope_id, seq) LEFT JOIN active ON active.id = i.id
 """
-_GATHERING = {True: _GATHER.format(activation=_SPREADING), False: _GATHER.format(activation=_STILL)}
+_GATHERING = {
+    on: " ".join(_GATHER.format(activation=activation).split()) for on, activation in ((True, _SPREADING), (False, _STILL))
+}
+"""By whether activation spreads; short enough (4096 signs) that psycopg keeps what it parsed."""
 _PACKED = np.dtype(
     [("number", ">i8"), ("seq", ">i8"), ("scope", ">i4"), ("created", ">i8"), ("accessed", ">i8"), ("uses", ">i4"),
      ("relevance", ">f8"), ("importance", ">f8"), ("cosine", ">f8"), ("length", ">i4"), ("spread", ">f8"),
@@ -177,21 +180,19 @@ def find(
     counts = [(number, place.scopes[number][0]) for number in sorted(place.scopes)]
     usual = whitening.of_scopes(connection, place.identity, counts, len(vector))
     direction = usual.of(vector)
-    connection.execute(_GENERIC)
     words = place.words()
     numbers = words.best(nearest) if parts.lexical else []
-    if parts.dense:
-        numbers += [number for number, _ in _nearest(connection, "memory_instances", place, vector, direction, nearest)]
+    instances, near = _nearest(connection, place, vector, direction, nearest if parts.dense else 0, parts.spreading)
     values: dict[str, Any] = {
-        "scopes": sorted(place.scopes),
+        "scopes": lookup.array(sorted(place.scopes)),
         "whitened": direction.vector,
         "now": now,
-        "numbers": numbers,
+        "numbers": lookup.array([*numbers, *instances]),
         "named": list(place.people),
         "asker": sender or "",
     }
     if parts.spreading:
-        values |= _seeds(connection, query, place, vector, direction)
+        values |= _seeds(query, place, near)
     row = connection.execute(_GATHERING[parts.spreading], values, prepare=True, binary=True).fetchone()
     assert row is not None
     packed = np.frombuffer(row[0] or b"", _PACKED)
@@ -207,38 +208,43 @@ def _exact(place: lookup.Place) -> bool:
 
 
 def _nearest(
-    connection: psycopg.Connection[Any], table: str, place: lookup.Place, vector: Embedded,
-    direction: whitening.Direction, limit: int,
-) -> list[tuple[Any, float]]:  # fmt: skip
-    """Return key and whitened cosine of the nearest instances or topics, the nearest first.
+    connection: psycopg.Connection[Any], place: lookup.Place, vector: Embedded, direction: whitening.Direction,
+    instances: int, topics: bool,
+) -> tuple[list[int], list[tuple[str, float]]]:  # fmt: skip
+    """Return the numbers of the nearest instances, and the nearest topics with their whitened cosines.
 
     In scopes that are small all are compared; else the vector index gives those near to the plain query.
     """
-    key, column = ("number", "content_embedding") if table == "memory_instances" else ("id", "topic_embedding")
-    exact = _exact(place)
-    statement = _NEAREST.format(
-        key=key, column=column, table=table, limit=limit, scan=limit if exact else max(_SCAN, limit),
-        scopes=",".join(map(str, sorted(place.scopes))),
-        order=f"({column} <=> %(whitened)b) + 0" if exact else f"{column} <=> %(plain)b",
-    )  # fmt: skip
+    exact, scopes = _exact(place), ",".join(map(str, sorted(place.scopes)))
     values = {"whitened": direction.vector, "plain": vector}
-    return connection.execute(statement, values, prepare=False, binary=True).fetchall()
+    found: list[list[Any]] = [[], []]
+    with connection.pipeline():
+        for at, (table, key, column, limit, scan) in enumerate(
+            (("memory_instances", "number", "content_embedding", instances, _SCAN),
+             ("memory_topics", "id", "topic_embedding", SEEDS if topics else 0, _TOPICS_SCAN))
+        ):  # fmt: skip
+            if not limit:
+                continue
+            statement = _NEAREST.format(
+                key=key, column=column, table=table, limit=limit, scan=limit if exact else max(scan, limit),
+                scopes=scopes, order=f"({column} <=> %(whitened)b) + 0" if exact else f"{column} <=> %(plain)b",
+            )  # fmt: skip
+            if at and not exact:
+                connection.execute(_QUICKER)
+            found[at] = connection.execute(statement, values, prepare=False, binary=True)
+        return [number for number, _ in found[0]], list(found[1])
 
 
-def _seeds(
-    connection: psycopg.Connection[Any], query: str, place: lookup.Place, vector: Embedded,
-    direction: whitening.Direction,
-) -> dict[str, Any]:  # fmt: skip
+def _seeds(query: str, place: lookup.Place, near: Sequence[tuple[str, float]]) -> dict[str, Any]:
     """Return the topics from which activation spreads: keys of those the query names, ids of those near to it."""
     words = [readable(word) for word in texts.words(query)]
     keys = {key_of(name) for name, _ in topics_of(query, place.people.values())} | {key_of(word) for word in words}
-    near = _nearest(connection, "memory_topics", place, vector, direction, SEEDS)
     cosines = np.array([cosine for _, cosine in near])
     least, span = (cosines.min(), max(1e-6, float(np.ptp(cosines)))) if near else (0.0, 1.0)
     return {
         "keys": sorted(keys),
         "near": [id for id, _ in near],
-        "nearness": (0.5 * (cosines - least) / span).tolist(),
+        "nearness": lookup.array((0.5 * (cosines - least) / span).tolist()),
         "hub": int(min(_HUB, max(20.0, 0.05 * place.instances))),
     }
 

@@ -201,7 +201,8 @@ def features(
     values |= _of_others(values, candidates.at(order), parts, around, base)
     back = np.empty(len(order), np.intp)
     back[order] = np.arange(len(order))
-    return {name: np.nan_to_num(values[name], nan=0.0, posinf=50.0, neginf=-50.0)[back] for name in FEATURES}
+    table = np.nan_to_num(np.stack([values[name][back] for name in FEATURES]), nan=0.0, posinf=50.0, neginf=-50.0)
+    return dict(zip(FEATURES, table, strict=True))
 
 
 class _Around:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import psycopg
 
 TOP_K = 10
-CONSIDERED = 150
+CONSIDERED = 100
 """Of the best candidates this many may be lifted by the very best."""
 _REASON_OF = {"dense": "seed", "spreading": "spread"}
 _WORTH_SAYING = 0.05
