@@ -26,7 +26,8 @@ WITH linking AS MATERIALIZED (
     SELECT t.id, t.mentions, row_number() OVER () AS ordinal FROM memory_topics t
     WHERE t.id IN (SELECT m.topic_id FROM memory_instances i JOIN memory_mentions m ON m.instance_id = i.id
         WHERE i.number = ANY(%(seeds)s::int8[])) AND t.mentions BETWEEN 2 AND %(hub)s),
-shown AS MATERIALIZED (SELECT number, id, content_embedding FROM memory_instances WHERE number = ANY(%(considered)s::int8[]))
+shown AS MATERIALIZED (SELECT number, id, content_embedding FROM memory_instances
+    WHERE number = ANY(%(considered)s::int8[]))
 SELECT (SELECT string_agg(int8send(number) || vector_send(content_embedding), ''::bytea) FROM shown),
     (SELECT string_agg(int8send(s.number) || int8send(l.ordinal) || float8send(l.mentions) || float4send(m.weight),
         ''::bytea)

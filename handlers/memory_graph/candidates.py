@@ -76,7 +76,8 @@ def _hop(front: str) -> str:
 _SPREADING = f"""
 seeds AS MATERIALIZED (
     SELECT id, max(score)::float8 AS score, id AS root FROM (
-        SELECT id, 1.0::float8 AS score FROM memory_topics WHERE scope_id = ANY(%(scopes)s::int[]) AND name_key = ANY(%(keys)s::text[])
+        SELECT id, 1.0::float8 AS score FROM memory_topics
+        WHERE scope_id = ANY(%(scopes)s::int[]) AND name_key = ANY(%(keys)s::text[])
         UNION ALL
         SELECT * FROM unnest(%(near)s::text[], %(nearness)s::float8[])) AS found GROUP BY id),
 first AS MATERIALIZED ({_hop("seeds")}),
@@ -118,7 +119,8 @@ SELECT string_agg(int8send(i.number) || int8send(i.seq) || int4send(i.scope_id) 
 FROM around JOIN memory_instances i USING (scope_id, seq) LEFT JOIN active ON active.id = i.id
 """
 _GATHERING = {
-    on: " ".join(_GATHER.format(activation=activation).split()) for on, activation in ((True, _SPREADING), (False, _STILL))
+    on: " ".join(_GATHER.format(activation=activation).split())
+    for on, activation in ((True, _SPREADING), (False, _STILL))
 }
 """By whether activation spreads; short enough (4096 signs) that psycopg keeps what it parsed."""
 _PACKED = np.dtype(

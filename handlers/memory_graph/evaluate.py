@@ -79,6 +79,11 @@ class Conversation:
     turns: tuple[Turn, ...]
     questions: tuple[Question, ...]
 
+    @property
+    def asked(self) -> float:
+        """Return when the questions are asked: an hour after the last turn."""
+        return self.turns[-1].time + _SECONDS_UNTIL_ASKED if self.turns else 0.0
+
 
 @dataclass(frozen=True)
 class Answer:
@@ -166,9 +171,7 @@ def write(database: Database, scope: Scope, conversation: Conversation, embedder
             for at, (turn, vector) in enumerate(zip(turns, vectors, strict=True))
         ]
         with database.transaction() as connection:
-            written = writing.observe_many(
-                connection, observations, embedder=database.embedder_id, now=turns[-1].time
-            )
+            written = writing.observe_many(connection, observations, embedder=database.embedder_id, now=turns[-1].time)
         ids |= {one.id: turn.id for one, turn in zip(written, turns, strict=True)}
     with database.connect() as connection:
         connection.execute("ANALYZE memory_instances, memory_topics, memory_terms, memory_mentions, topic_edges")
@@ -193,12 +196,14 @@ def asked(
     ids: dict[str, str],
     parts: Parts,
 ) -> list[Answer]:
-    """Ask the questions of a conversation, an hour after its last turn."""
-    found, now = [], conversation.turns[-1].time + _SECONDS_UNTIL_ASKED if conversation.turns else 0.0
+    """Ask the questions of a conversation."""
+    found = []
     for question, vector in zip(conversation.questions, vectors, strict=True):
         with database.transaction() as connection:
             before = lumia.system.monotonic()
-            recalled = recall(connection, scope, question.text, vector, top_k=max(DEPTHS), parts=parts, now=now)
+            recalled = recall(
+                connection, scope, question.text, vector, top_k=max(DEPTHS), parts=parts, now=conversation.asked
+            )
             seconds = lumia.system.monotonic() - before
         found.append(Answer(question, tuple(ids[one.instance.id] for one in recalled.instances), seconds))
     return found

@@ -71,7 +71,9 @@ def topics(
     now: float,
     visible: Sequence[int] | None = None,
 ) -> list[Topic]:
-    """Return those topics a reader in `scope` may see, in the order of `ids`; visible: numbers of its scopes if known.
+    """Return those topics a reader in `scope` may see, in the order of `ids`.
+
+    visible: numbers of its scopes, when they are known.
     """
     rows = connection.execute(
         f"SELECT {TOPIC} FROM memory_topics t JOIN memory_scopes s ON s.id = t.scope_id "

@@ -65,9 +65,7 @@ def recall(
     return Recalled(_topics(connection, scope, found, top_k, now), tuple(instances))
 
 
-def _reasons(
-    found: candidates.Found, ranked: Ranked, at: int, known: Mapping[int, Instance]
-) -> tuple[Reason, ...]:
+def _reasons(found: candidates.Found, ranked: Ranked, at: int, known: Mapping[int, Instance]) -> tuple[Reason, ...]:
     said = []
     for part, shares in ranked.shares.items():
         share = float(shares[at])
@@ -76,9 +74,7 @@ def _reasons(
     return tuple(sorted(said, key=lambda one: -one.score))
 
 
-def _detail(
-    found: candidates.Found, ranked: Ranked, part: str, at: int, known: Mapping[int, Instance]
-) -> str:
+def _detail(found: candidates.Found, ranked: Ranked, part: str, at: int, known: Mapping[int, Instance]) -> str:
     if part == "lexical":
         mask = int(found.candidates.matched[at])
         return ", ".join(term for bit, term in enumerate(found.place.terms) if mask >> bit & 1)

@@ -114,7 +114,7 @@ class Topic:
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why something was recalled. part: seed, lexical, spread, sequence, speaker, …; detail: which words, from where."""
+    """Why something was recalled. part: seed, lexical, spread, sequence, speaker, …; detail: words, a source."""
 
     part: str
     score: float

