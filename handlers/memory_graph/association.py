@@ -69,7 +69,7 @@ def associate(
         return Links(tuple(seeds), resembling, associated)
     known = np.asarray(vectors["vector"], np.float32)
     alike = found.whitening.between(known[row_of[[seeds[at] for at in present]]], known)
-    resembling[np.ix_(present, place)] = alike * shares[present][:, None]
+    resembling[np.asarray(present)[:, None], place[None, :]] = alike * shares[present][:, None]
     associated[:, place] = _shared(mentions, vectors["number"], found.numbers[list(seeds)], shares, whole)
     for at, seed in enumerate(seeds):
         resembling[at, seed] = associated[at, seed] = 0.0

@@ -11,7 +11,7 @@ Statements are planned once per connection, but for the nearest: their plan depe
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -219,7 +219,7 @@ def _nearest(
     """
     exact, scopes = _exact(place), ",".join(map(str, sorted(place.scopes)))
     values = {"whitened": direction.vector, "plain": vector}
-    found: list[list[Any]] = [[], []]
+    found: list[Iterable[Any]] = [(), ()]
     with connection.pipeline():
         for at, (table, key, column, limit, scan) in enumerate(
             (("memory_instances", "number", "content_embedding", instances, _SCAN),

@@ -138,7 +138,7 @@ class Place:
         scores = idf * tf * (_K1 + 1) / (tf + _K1 * (1 - _B + _B * length / self.typical_length))
         numbers, at = np.unique(np.concatenate([one.numbers for one in found]), return_inverse=True)
         mask = np.bincount(at, bits, len(numbers)).astype(np.int64)
-        return Words(numbers, np.bincount(at, scores, len(numbers)), mask)
+        return Words(numbers, np.asarray(np.bincount(at, scores, len(numbers)), np.float64), mask)
 
 
 def array(numbers: Iterable[float]) -> str:

