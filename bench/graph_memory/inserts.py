@@ -1,6 +1,6 @@
 """How many messages a second the graph memory takes, with topics, terms and HNSW in place.
 
-`python -m bench.graph_memory.inserts [--messages N]` starts a PostgreSQL of its own (with fsync off, as all tests of
+`python -m bench.graph_memory inserts [--messages N]` starts a PostgreSQL of its own (with fsync off, as all tests of
 this repository) and measures batches of fifty, one message per transaction, and the latter in eight threads. Embedding
 is not part of it: the vectors are random, around centres as chats have them.
 """
@@ -64,22 +64,19 @@ def rate(database: Database, messages: Sequence[Observation], batch: int, thread
     return len(messages) / (time.perf_counter() - began)
 
 
-def main() -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of this bench."""
+    parser.add_argument("--messages", type=int, default=3000, help="messages of each kind")
+
+
+def run(given: argparse.Namespace) -> None:
     """Measure and print one line each."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--messages", type=int, default=3000)
-    count = parser.parse_args().messages
     with tempfile.TemporaryDirectory() as folder, servers.postgres(Path(folder)) as server:
         database = Database(server.url, model="bench", dimension=DIMENSION)
         for seed, (shown, batch, threads) in enumerate(
             [(f"batches of {BATCH}", BATCH, 1), (f"batches of {BATCH}, two threads", BATCH, 2),
              ("one per transaction", 1, 1), (f"one per transaction, {THREADS} threads", 1, THREADS)]
         ):  # fmt: skip
-            print(
-                f"{shown:<32} {rate(database, observations(count, seed), batch, threads):8.0f} messages/s", flush=True
-            )
+            messages = observations(given.messages, seed)
+            print(f"{shown:<32} {rate(database, messages, batch, threads):8.0f} messages/s", flush=True)
         database.close()
-
-
-if __name__ == "__main__":
-    main()

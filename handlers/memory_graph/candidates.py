@@ -1,71 +1,57 @@
-"""What of a scope may answer a query, found in the database in three statements; ranking.py orders it.
+"""What of a scope may answer a query, found in the database in four statements; ranking.py orders it.
 
-1. `_LOOK`: the scopes a reader may see, how frequent the query's terms are there, who is known there.
-2. `_TOPICS`: seeds among the topics (named in the query, or near to it as vectors), then spreading activation over
-   topic_edges of weight ≥ 0.3, two hops, 0.5 to the power of the depth (spec §11.3).
-3. `_GATHER`: the nearest instances, those with the best BM25 score and those of the activated topics, each with its
-   neighbours in the conversation, as one packed value.
+1. lookup.py: the scopes a reader may see, the people named, where the query's terms stand.
+2. The nearest instances and topics (`_nearest`).
+3. `_GATHER`: spreading activation from the topics named in the query or near to it, over topic_edges of weight ≥ 0.3,
+   two hops, 0.5 to the power of the depth (spec §11.3); then all candidates (the nearest, those with the best BM25
+   score, those of the activated topics), each with its neighbours in the conversation, as one packed value.
+
+Statements are planned once per connection, but for the nearest: their plan depends on the scope.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from . import texts, whitening
+from . import lookup, texts, whitening
 from .content import key_of
-from .decay import sql_strength, sql_weight
+from .decay import DAY, HALF_LIFE_GROWTH, INSTANCE_HALF_LIFE_DAYS, MAX_HALF_LIFE_DAYS, sql_strength, sql_weight
 from .ranking import Candidates, Parts, Query
-from .topics import names_in, readable, topics_of
+from .topics import readable, topics_of
 from .types import Embedded, Scope
 
 if TYPE_CHECKING:
     import psycopg
 
-NEAREST, ACTIVE = 80, 30
+NEAREST, ACTIVE = 64, 24
 """Instances taken from each of the two indexes, the vectors and the words, and from the activated topics."""
 SEEDS = 20
 HOPS, FADING, WEAKEST_EDGE = 2, 0.5, 0.3
-MOST_TERMS = 48
-_LINKED_BY_TOPIC = 200
 _HUB = 1000
 """A topic with more mentions, or with more than a twentieth of the scope's, is about everything: nothing spreads
 through it."""
-_K1, _B = 1.2, 0.75
-_POSTINGS = 3000
-"""Entries of the lexical index that one query reads: its rarest terms, until they are used up, and at least one."""
 _EXACT, _EXACT_SHARE, _EXACT_MOST = 8_000, 0.1, 50_000
 """Scopes up to this size, or up to this share of the table, are compared one by one: exact, and quicker than an
 index that must skip what belongs to others."""
-_EDGES_OF_TOPIC, _REACHED, _FRONT = 12, 60, 24
+_SCAN = 100
+"""Rows taken from the vector index, which knows nothing of whitening: the nearest by the plain query, of which the
+nearest by the whitened one are kept. Also hnsw.ef_search (`Database`)."""
+_EDGES_OF_TOPIC, _REACHED, _FRONT = 10, 50, 20
 """Edges followed from a topic in each direction, topics that a hop looks at, and those it hands on."""
-_TOPICS_USED, _INSTANCES_OF_TOPIC = 40, 40
+_TOPICS_USED, _INSTANCES_OF_TOPIC = 30, 40
 NEIGHBOURS = 1
 
-_SET = """
-SELECT set_config('hnsw.iterative_scan', 'strict_order', true), set_config('hnsw.ef_search', %s, true),
-       set_config('jit', 'off', true)
-"""
-_LOOK = """
-WITH seen AS (SELECT id, chat, next_seq, instances, tokens, extract(epoch FROM created_at)::float8 AS made
-              FROM memory_scopes WHERE bot = %(bot)s AND chat = ANY(%(chats)s))
-SELECT 'scope', id::text, next_seq::float8, instances::float8, tokens::float8, made FROM seen
-UNION ALL
-SELECT 'term', w.term, (SELECT sum(c.df) FROM seen CROSS JOIN LATERAL (SELECT count(*) AS df FROM (SELECT 1
-    FROM memory_terms m WHERE m.scope_id = seen.id AND m.term = w.term LIMIT %(most)s) AS capped) AS c)::float8, 0, 0, 0
-FROM unnest(%(terms)s::text[]) AS w (term)
-UNION ALL
-SELECT 'person', p.person || chr(31) || p.name, p.messages::float8, 0, 0, 0 FROM memory_people p JOIN seen ON seen.id
-= p.scope_id WHERE length(p.name) > 0 AND position(lower(p.name) IN %(folded)s) > 0
-UNION ALL
-SELECT 'table', current_database() || '/' || current_schema(), (SELECT id FROM memory_embedders WHERE state =
-'active')::float8,
-    (SELECT reltuples FROM pg_class WHERE oid = 'memory_instances'::regclass)::float8, 0, 0
+_TOPICS_SCAN = 40
+_QUICKER = f"SET LOCAL hnsw.ef_search = {_TOPICS_SCAN + 20}"
+_NEAREST = """
+SELECT {key}, 1 - ({column} <=> %(whitened)b) AS cosine FROM (
+    SELECT {key}, {column} FROM {table} WHERE scope_id IN ({scopes}) ORDER BY {order} LIMIT {scan}) AS near
+ORDER BY 2 DESC, 1 LIMIT {limit}
 """
 _EDGES = f"""
 SELECT e.{{to}} AS id, h.score * {FADING} * e.weight AS score, h.root
@@ -83,21 +69,17 @@ def _hop(front: str) -> str:
     return f"""SELECT best.id, best.score / (1 + ln(greatest(1, t.mentions))) AS score, best.root
     FROM (SELECT id, score, root FROM (SELECT DISTINCT ON (id) id, score, root FROM ({both}) AS reached
         ORDER BY id, score DESC, root) AS one ORDER BY score DESC, id LIMIT {_REACHED}) AS best
-    JOIN memory_topics t ON t.id = best.id AND t.scope_id = ANY(%(scopes)s) AND t.mentions <= %(hub)s
+    JOIN memory_topics t ON t.id = best.id AND t.scope_id = ANY(%(scopes)s::int[]) AND t.mentions <= %(hub)s::int
     ORDER BY 2 DESC, 1 LIMIT {_FRONT}"""
 
 
-_TOPICS = f"""
-WITH near AS MATERIALIZED (
-    SELECT id, 1 - (topic_embedding <=> %(vector)b) AS cosine FROM memory_topics WHERE scope_id = ANY(%(scopes)s)
-    ORDER BY {{distance}} LIMIT {SEEDS}),
-named AS (SELECT id FROM memory_topics WHERE scope_id = ANY(%(scopes)s) AND name_key = ANY(%(keys)s)),
+_SPREADING = f"""
 seeds AS MATERIALIZED (
     SELECT id, max(score)::float8 AS score, id AS root FROM (
-        SELECT id, 1.0::float8 AS score FROM named
+        SELECT id, 1.0::float8 AS score FROM memory_topics
+        WHERE scope_id = ANY(%(scopes)s::int[]) AND name_key = ANY(%(keys)s::text[])
         UNION ALL
-        SELECT id, 0.5 * (cosine - min(cosine) OVER ()) / greatest(1e-6, max(cosine) OVER () - min(cosine) OVER ())
-        FROM near) AS found GROUP BY id),
+        SELECT * FROM unnest(%(near)s::text[], %(nearness)s::float8[])) AS found GROUP BY id),
 first AS MATERIALIZED ({_hop("seeds")}),
 second AS MATERIALIZED ({_hop("first")}),
 reached AS (
@@ -105,70 +87,49 @@ reached AS (
         SELECT id, score, 0 AS depth, root FROM seeds
         UNION ALL SELECT id, score, 1, root FROM first
         UNION ALL SELECT id, score, 2, root FROM second) AS all_reached
-    ORDER BY id, depth, score DESC)
-SELECT r.id, r.score, r.depth, source.topic_name, t.mentions, {sql_strength("t")}
-FROM reached r JOIN memory_topics t ON t.id = r.id JOIN memory_topics source ON source.id = r.root
-ORDER BY r.score DESC, r.id LIMIT {_TOPICS_USED}
-"""
-_GATHER = f"""
-WITH term AS (SELECT * FROM unnest(%(terms)s::text[], %(idf)s::float8[], %(bits)s::int8[]) AS t (term, idf, bit)),
-lex AS MATERIALIZED (
-    SELECT m.number, sum(t.idf * m.tf * {_K1 + 1} / (m.tf + {_K1} * ({1 - _B} + {_B} * m.length /
-    %(typical)s::float8))) AS score,
-        bit_or(t.bit) AS mask
-    FROM term t JOIN memory_terms m ON m.term = t.term AND m.scope_id = ANY(%(scopes)s) GROUP BY m.number),
-dense AS MATERIALIZED (
-    SELECT scope_id, seq FROM memory_instances WHERE scope_id = ANY(%(scopes)s) ORDER BY {{distance}} LIMIT %(dense)s),
-words AS (
-    SELECT i.scope_id, i.seq FROM (SELECT number FROM lex ORDER BY score DESC, number DESC LIMIT {NEAREST}) AS best
-    JOIN memory_instances i USING (number)),
+    ORDER BY id, depth, score DESC),
+used AS MATERIALIZED (
+    SELECT r.id, r.score, r.depth, source.topic_name AS source, t.mentions, {sql_strength("t")} AS strength
+    FROM reached r JOIN memory_topics t ON t.id = r.id JOIN memory_topics source ON source.id = r.root
+    ORDER BY r.score DESC, r.id LIMIT {_TOPICS_USED}),
 active AS MATERIALIZED (
-    SELECT m.instance_id AS id, sum(w.score * m.weight) AS spread
-    FROM unnest(%(topics)s::text[], %(activations)s::float8[]) AS w (topic, score)
-    CROSS JOIN LATERAL (SELECT instance_id, weight FROM memory_mentions WHERE topic_id = w.topic LIMIT
-    {_INSTANCES_OF_TOPIC}) m GROUP BY m.instance_id ORDER BY 2 DESC LIMIT {ACTIVE}),
+    SELECT m.instance_id AS id, sum(u.score / (1 + ln(greatest(1, u.mentions))) * m.weight) AS spread
+    FROM used u CROSS JOIN LATERAL (SELECT instance_id, weight FROM memory_mentions WHERE topic_id = u.id
+        ORDER BY instance_id DESC LIMIT {_INSTANCES_OF_TOPIC}) m WHERE u.mentions <= %(hub)s::int
+    GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT {ACTIVE}),"""
+_STILL = """
+used AS (SELECT ''::text AS id, 0::float8 AS score, 0 AS depth, ''::text AS source, 0 AS mentions, 0::float8 AS strength
+    WHERE false),
+active AS (SELECT ''::text AS id, 0::float8 AS spread WHERE false),"""
+_GATHER = f"""
+WITH {{activation}}
 pool AS (
-    SELECT scope_id, seq FROM dense UNION SELECT scope_id, seq FROM words
-    UNION SELECT i.scope_id, i.seq FROM active a JOIN memory_instances i ON i.id = a.id WHERE i.scope_id =
-    ANY(%(scopes)s)),
+    SELECT scope_id, seq FROM memory_instances WHERE number = ANY(%(numbers)s::int8[])
+    UNION SELECT i.scope_id, i.seq FROM active a JOIN memory_instances i ON i.id = a.id
+    WHERE i.scope_id = ANY(%(scopes)s::int[])),
 around AS (SELECT DISTINCT scope_id, seq + step AS seq FROM pool, generate_series(-{NEIGHBOURS}, {NEIGHBOURS}) AS step)
-SELECT string_agg(int8send(i.number) || int8send(i.seq) || int8send(i.scope_id::int8)
-    || float8send(extract(epoch FROM i.created_at)::float8) || float8send(1 - (i.content_embedding <=> %(vector)b))
-    || float8send(coalesce(lex.score, 0)::float8) || int8send(coalesce(lex.mask, 0)) || int8send(i.length::int8)
-    || float8send(coalesce(active.spread, 0)::float8) || int8send((
-        CASE WHEN right(rtrim(i.content), 1) IN ('?', '？', '؟') THEN 1 ELSE 0 END
-        + CASE WHEN i.sender = ANY(%(named)s) THEN 2 ELSE 0 END
-        + CASE WHEN i.sender = %(asker)s THEN 4 ELSE 0 END)::int8), ''::bytea)
-FROM around JOIN memory_instances i USING (scope_id, seq)
-LEFT JOIN lex ON lex.number = i.number LEFT JOIN active ON active.id = i.id
+SELECT string_agg(int8send(i.number) || int8send(i.seq) || int4send(i.scope_id) || timestamptz_send(i.created_at)
+    || timestamptz_send(i.last_accessed) || int4send(i.access_count) || float8send(i.relevance_score)
+    || float8send(i.importance) || float8send(1 - (i.content_embedding <=> %(whitened)b)) || int4send(i.length)
+    || float8send(coalesce(active.spread, 0)::float8) || int4send(
+        CASE WHEN right(rtrim(right(i.content, 20)), 1) IN ('?', '？', '؟') THEN 1 ELSE 0 END
+        + CASE WHEN i.sender = ANY(%(named)s::text[]) THEN 2 ELSE 0 END
+        + CASE WHEN i.sender = %(asker)s::text THEN 4 ELSE 0 END), ''::bytea),
+    (SELECT json_agg(json_build_array(id, score, depth, source, mentions, strength) ORDER BY score DESC, id) FROM used)
+FROM around JOIN memory_instances i USING (scope_id, seq) LEFT JOIN active ON active.id = i.id
 """
-_ASSOCIATE = """
-WITH own AS MATERIALIZED (
-    SELECT i.id, m.topic_id, w.share * m.weight * ln(%(whole)s::float8 / t.mentions) AS score
-    FROM unnest(%(numbers)s::int8[], %(shares)s::float8[]) AS w (number, share) JOIN memory_instances i USING (number)
-    JOIN memory_mentions m ON m.instance_id = i.id JOIN memory_topics t ON t.id = m.topic_id
-    WHERE t.mentions BETWEEN 2 AND %(hub)s),
-active AS MATERIALIZED (SELECT topic_id, sum(score) AS score FROM own GROUP BY topic_id ORDER BY 2 DESC LIMIT {most}),
-reached AS MATERIALIZED (
-    SELECT m.instance_id AS id, sum(m.weight * (active.score - coalesce(own.score, 0))) AS score
-    FROM active CROSS JOIN LATERAL
-        (SELECT instance_id, weight FROM memory_mentions WHERE topic_id = active.topic_id LIMIT {linked}) m
-    LEFT JOIN own ON own.id = m.instance_id AND own.topic_id = active.topic_id
-    GROUP BY m.instance_id)
-SELECT string_agg(int8send(i.number) || float8send(1 - (i.content_embedding <=> %(vector)b))
-    || float8send(coalesce(reached.score, 0)::float8), ''::bytea)
-FROM unnest(%(pool)s::int8[]) AS w (number) JOIN memory_instances i USING (number)
-LEFT JOIN reached ON reached.id = i.id
-""".replace("{most}", str(_TOPICS_USED)).replace("{linked}", str(_LINKED_BY_TOPIC))
-_LINKED = np.dtype([("number", ">i8"), ("cosine", ">f8"), ("associated", ">f8")])
-_PACKED = np.dtype(
-    [("number", ">i8"), ("seq", ">i8"), ("scope", ">i8"), ("time", ">f8"), ("cosine", ">f8"), ("lexical", ">f8"),
-     ("matched", ">i8"), ("length", ">i8"), ("spread", ">f8"), ("flags", ">i8")]
-)  # fmt: skip
-_ORDERS = {
-    "topic": ("topic_embedding <=> %(vector)b", "(topic_embedding <=> %(vector)b) + 0"),
-    "content": ("content_embedding <=> %(vector)b", "(content_embedding <=> %(vector)b) + 0"),
+_GATHERING = {
+    on: " ".join(_GATHER.format(activation=activation).split())
+    for on, activation in ((True, _SPREADING), (False, _STILL))
 }
+"""By whether activation spreads; short enough (4096 signs) that psycopg keeps what it parsed."""
+_PACKED = np.dtype(
+    [("number", ">i8"), ("seq", ">i8"), ("scope", ">i4"), ("created", ">i8"), ("accessed", ">i8"), ("uses", ">i4"),
+     ("relevance", ">f8"), ("importance", ">f8"), ("cosine", ">f8"), ("length", ">i4"), ("spread", ">f8"),
+     ("flags", ">i4")]
+)  # fmt: skip
+_EPOCH = 946_684_800.0
+"""Postgres counts microseconds since 2000."""
 
 
 @dataclass(frozen=True)
@@ -191,38 +152,10 @@ class Found:
 
     candidates: Candidates
     query: Query
-    numbers: list[int]
+    numbers: NDArray[np.int64]
     topics: tuple[Activated, ...]
-    terms: tuple[str, ...]
-    people: tuple[str, ...]
-    whole: float = 1.0
-    whitening: whitening.Whitening | None = None
-
-
-@dataclass(frozen=True)
-class Links:
-    """What seeds say for each candidate. resembling: mean similarity to them, in standard deviations of the scope.
-    associated: activation through shared topics, a logarithm, 0 for none."""
-
-    resembling: NDArray[np.float64]
-    associated: NDArray[np.float64]
-
-
-@dataclass
-class _Place:
-    """What `_LOOK` tells: the visible scopes as number → (next seq, instances, tokens, made), how many instances
-    hold each term, the people named as id → name, and the table's identity and size."""
-
-    scopes: dict[int, tuple[int, float, float, float]]
-    frequency: dict[str, float]
-    people: dict[str, str]
-    table: str
-    embedder: float
-    rows: float
-
-    @property
-    def instances(self) -> float:
-        return sum(one[1] for one in self.scopes.values())
+    place: lookup.Place
+    whitening: whitening.Whitening
 
 
 def find(
@@ -240,164 +173,112 @@ def find(
     """Return what of the visible scopes may answer `query`, None when there are none.
 
     vector: of the query, of length 1. sender: id of who asks. people: more names of people, name → id. Inside the
-    caller's transaction; raises what the database raises.
+    caller's transaction on a connection of `Database`; raises what the database raises.
     """
     parts = parts or Parts()
-    counted = texts.query_terms(query)
-    folded = texts.folded(query)
-    connection.execute(_SET, (str(max(40, nearest)),))
-    place = _look(connection, scope, list(counted), folded)
+    place = lookup.look(connection, scope, query, people or {})
     if not place.scopes:
         return None
-    named = _named(place, folded, people or {})
-    terms, idf = _weighed(counted, place, named.values())
-    scopes = sorted(place.scopes)
-    counts = [(number, place.scopes[number][0]) for number in scopes]
-    identity = (place.table, place.embedder, *(place.scopes[number][3] for number in scopes))
-    usual = whitening.of_scopes(connection, identity, counts, len(vector))
+    counts = [(number, place.scopes[number][0]) for number in sorted(place.scopes)]
+    usual = whitening.of_scopes(connection, place.identity, counts, len(vector))
     direction = usual.of(vector)
-    typical = max(1.0, sum(one[2] for one in place.scopes.values()) / max(1.0, place.instances))
-    values: dict[str, Any] = {"scopes": scopes, "vector": direction.vector, "now": now}
-    exact = _exact(place)
-    topics = _topics(connection, values, query, named.values(), exact, place) if parts.spreading else ()
-    values |= {
-        "terms": list(terms) if parts.lexical else [],
-        "idf": list(idf) if parts.lexical else [],
-        "bits": [1 << at for at in range(len(terms))] if parts.lexical else [],
-        "typical": typical,
-        "dense": nearest if parts.dense else 0,
-        "topics": [one.id for one in topics],
-        "activations": [one.score / (1.0 + math.log(max(1, one.mentions))) for one in topics],
-        "named": list(named),
+    words = place.words()
+    numbers = words.best(nearest) if parts.lexical else []
+    instances, near = _nearest(connection, place, vector, direction, nearest if parts.dense else 0, parts.spreading)
+    values: dict[str, Any] = {
+        "scopes": lookup.array(sorted(place.scopes)),
+        "whitened": direction.vector,
+        "now": now,
+        "numbers": lookup.array([*numbers, *instances]),
+        "named": list(place.people),
         "asker": sender or "",
     }
-    row = connection.execute(_GATHER.format(distance=_ORDERS["content"][exact]), values, binary=True).fetchone()
-    packed = np.frombuffer(row[0] if row and row[0] else b"", _PACKED)
-    found = _candidates(packed, direction, max(1, len(named)))
-    return Found(found, Query(idf, typical), packed["number"].tolist(), topics, terms, tuple(named.values()),
-                 place.instances, usual)  # fmt: skip
+    if parts.spreading:
+        values |= _seeds(query, place, near)
+    row = connection.execute(_GATHERING[parts.spreading], values, prepare=True, binary=True).fetchone()
+    assert row is not None
+    packed = np.frombuffer(row[0] or b"", _PACKED)
+    found = _candidates(packed, direction, place, words if parts.lexical else None, now)
+    topics = tuple(Activated(*one) for one in row[1] or ())
+    asked = Query(place.idf, place.typical_length)
+    return Found(found, asked, np.asarray(packed["number"], np.int64), topics, place, usual)
 
 
-def associate(
-    connection: psycopg.Connection[Any],
-    found: Found,
-    considered: Sequence[int],
-    seeds: Sequence[int],
-    shares: NDArray[np.float64],
-) -> Links:
-    """Return what the best candidates (positions `seeds`, with shares that add up to 1) say for those `considered`.
-
-    Spreading activation that starts from memories instead of the query: through the topics they mention, and as
-    vectors.
-    """
-    count = len(found.numbers)
-    assert found.whitening is not None
-    chosen = [found.numbers[at] for at in seeds]
-    rows = connection.execute(
-        "SELECT number, content_embedding FROM memory_instances WHERE number = ANY(%s)", (chosen,), binary=True
-    )
-    vectors = {number: whitening.as_array(vector) for number, vector in rows}
-    combined, offset, itself = np.zeros(0), 0.0, np.zeros(count)
-    for at, number, share in zip(seeds, chosen, shares, strict=True):
-        if number not in vectors:
-            continue
-        direction = found.whitening.of(vectors[number])
-        part = direction.vector.astype(np.float64) * share / direction.scale
-        combined = part if not len(combined) else combined + part
-        offset += share * direction.offset / direction.scale
-        itself[at] = share * float(direction.deviations(np.array([vectors[number] @ direction.vector]))[0])
-    length = float(np.linalg.norm(combined))
-    if length < 1e-12:
-        return Links(np.zeros(count), np.zeros(count))
-    values = {
-        "numbers": chosen,
-        "shares": shares.tolist(),
-        "whole": max(2.0, found.whole),
-        "hub": int(min(_HUB, max(3.0, 0.05 * found.whole))),
-        "vector": (combined / length).astype(np.float32),
-        "pool": [found.numbers[at] for at in considered],
-    }
-    row = connection.execute(_ASSOCIATE, values, binary=True).fetchone()
-    packed = np.frombuffer(row[0] if row and row[0] else b"", _LINKED)
-    place = {number: at for at, number in enumerate(found.numbers)}
-    order = np.array([place[number] for number in packed["number"].tolist()], np.intp)
-    resembling, associated = np.zeros(count), np.zeros(count)
-    resembling[order] = packed["cosine"] * length - offset
-    associated[order] = packed["associated"]
-    return Links(np.clip(resembling - itself, -2.0, 6.0), np.log1p(np.maximum(0.0, associated)))
-
-
-def _look(connection: psycopg.Connection[Any], scope: Scope, terms: Sequence[str], folded: str) -> _Place:
-    place = _Place({}, {}, {}, "", 0.0, 0.0)
-    values = {"bot": scope.bot, "chats": sorted({scope.chat, ""}), "terms": terms, "folded": folded}
-    for kind, text, a, b, c, d in connection.execute(_LOOK, {**values, "most": _POSTINGS}):
-        if kind == "scope":
-            place.scopes[int(text)] = int(a), b, c, d
-        elif kind == "term":
-            place.frequency[text] = a or 0.0
-        elif kind == "person":
-            person, _, name = text.partition("\x1f")
-            place.people[person] = name
-        else:
-            place.table, place.embedder, place.rows = text, a or 0.0, b
-    return place
-
-
-def _named(place: _Place, folded: str, more: Mapping[str, str]) -> dict[str, str]:
-    """Return who is named in the query, id → name."""
-    known = dict(place.people) | {person: name for name, person in more.items() if name.casefold() in folded}
-    return {person: name for person, name in known.items() if names_in(folded, [name])}
-
-
-def _weighed(
-    counted: Mapping[str, int], place: _Place, named: Any
-) -> tuple[tuple[str, ...], tuple[float, ...]]:  # fmt: skip
-    """Return the terms that can find something, and the weight (BM25's idf) of each.
-
-    A named person is compared with the sender, not as a word; unless nothing else is asked for.
-    """
-    whole = max(1.0, place.instances)
-    names = {term for name in named for term in texts.terms(name)}
-    wanted = [term for term in counted if term not in names] or list(counted)
-    frequency = {term: min(place.frequency.get(term, 0.0), whole) for term in wanted}
-    best: list[tuple[str, float]] = []
-    read = 0.0
-    for term, df in sorted(frequency.items(), key=lambda one: (one[1], one[0]))[:MOST_TERMS]:
-        read += df
-        if best and read > _POSTINGS:
-            break
-        best.append((term, math.log(1 + (whole - df + 0.5) / (df + 0.5))))
-    return tuple(term for term, _ in best), tuple(idf for _, idf in best)
-
-
-def _exact(place: _Place) -> bool:
+def _exact(place: lookup.Place) -> bool:
     rows = max(place.rows, place.instances)
     return place.instances <= max(_EXACT, min(_EXACT_MOST, _EXACT_SHARE * rows))
 
 
-def _topics(
-    connection: psycopg.Connection[Any], values: Mapping[str, Any], query: str, named: Any, exact: bool, place: _Place
-) -> tuple[Activated, ...]:
+def _nearest(
+    connection: psycopg.Connection[Any], place: lookup.Place, vector: Embedded, direction: whitening.Direction,
+    instances: int, topics: bool,
+) -> tuple[list[int], list[tuple[str, float]]]:  # fmt: skip
+    """Return the numbers of the nearest instances, and the nearest topics with their whitened cosines.
+
+    In scopes that are small all are compared; else the vector index gives those near to the plain query.
+    """
+    exact, scopes = _exact(place), ",".join(map(str, sorted(place.scopes)))
+    values = {"whitened": direction.vector, "plain": vector}
+    found: list[Iterable[Any]] = [(), ()]
+    with connection.pipeline():
+        for at, (table, key, column, limit, scan) in enumerate(
+            (("memory_instances", "number", "content_embedding", instances, _SCAN),
+             ("memory_topics", "id", "topic_embedding", SEEDS if topics else 0, _TOPICS_SCAN))
+        ):  # fmt: skip
+            if not limit:
+                continue
+            statement = _NEAREST.format(
+                key=key, column=column, table=table, limit=limit, scan=limit if exact else max(scan, limit),
+                scopes=scopes, order=f"({column} <=> %(whitened)b) + 0" if exact else f"{column} <=> %(plain)b",
+            )  # fmt: skip
+            if at and not exact:
+                connection.execute(_QUICKER)
+            found[at] = connection.execute(statement, values, prepare=False, binary=True)
+        return [number for number, _ in found[0]], list(found[1])
+
+
+def _seeds(query: str, place: lookup.Place, near: Sequence[tuple[str, float]]) -> dict[str, Any]:
+    """Return the topics from which activation spreads: keys of those the query names, ids of those near to it."""
     words = [readable(word) for word in texts.words(query)]
-    keys = {key_of(name) for name, _ in topics_of(query, named)} | {key_of(word) for word in words}
-    hub = int(min(_HUB, max(20.0, 0.05 * place.instances)))
-    sql = _TOPICS.format(distance=_ORDERS["topic"][exact])
-    rows = connection.execute(sql, {**values, "keys": sorted(keys), "hub": hub})
-    return tuple(Activated(*row) for row in rows)
+    keys = {key_of(name) for name, _ in topics_of(query, place.people.values())} | {key_of(word) for word in words}
+    cosines = np.array([cosine for _, cosine in near])
+    least, span = (cosines.min(), max(1e-6, float(np.ptp(cosines)))) if near else (0.0, 1.0)
+    return {
+        "keys": sorted(keys),
+        "near": [id for id, _ in near],
+        "nearness": lookup.array((0.5 * (cosines - least) / span).tolist()),
+        "hub": int(min(_HUB, max(20.0, 0.05 * place.instances))),
+    }
 
 
-def _candidates(packed: Any, direction: whitening.Direction, named: int) -> Candidates:
+def _candidates(
+    packed: Any, direction: whitening.Direction, place: lookup.Place, words: lookup.Words | None, now: float
+) -> Candidates:
     flags = packed["flags"].astype(np.int64)
+    numbers = packed["number"].astype(np.int64)
+    score, mask = words.of(numbers) if words else (np.zeros(len(numbers)), np.zeros(len(numbers), np.int64))
     return Candidates(
         scope=packed["scope"].astype(np.int64),
         seq=packed["seq"].astype(np.int64),
-        time=packed["time"].astype(np.float64),
+        time=_EPOCH + packed["created"] / 1e6,
         deviations=direction.deviations(packed["cosine"].astype(np.float64)),
-        lexical=packed["lexical"].astype(np.float64),
-        matched=packed["matched"].astype(np.int64),
+        lexical=score,
+        matched=mask,
         length=packed["length"].astype(np.int64),
         question=(flags & 1) != 0,
-        named=((flags >> 1) & 1) / named,
+        named=((flags >> 1) & 1) / max(1, len(place.people)),
         asker=(flags & 4) != 0,
         spread=np.minimum(packed["spread"].astype(np.float64), 1.0),
+        importance=packed["importance"].astype(np.float64),
+        strength=_strength(packed, now),
     )
+
+
+def _strength(packed: Any, now: float) -> NDArray[np.float64]:
+    """Return what is left of each instance's relevance: it halves in a week, more slowly the more often it was used."""
+    days = np.maximum(0.0, now - (_EPOCH + packed["accessed"] / 1e6)) / DAY
+    half_life = np.minimum(
+        MAX_HALF_LIFE_DAYS, INSTANCE_HALF_LIFE_DAYS * HALF_LIFE_GROWTH ** packed["uses"].astype(float)
+    )
+    found: NDArray[np.float64] = packed["relevance"] * 0.5 ** (days / half_life)
+    return np.clip(found, 0.0, 1.0)

@@ -49,7 +49,7 @@ def query(
     )
     for chat, one in lines[:top_k]:
         said = one.instance
-        why = ", ".join(f"{reason.part} {reason.score:+.1f}" for reason in one.reasons)
+        why = ", ".join(f"{reason} {reason.score:+.1f}" for reason in one.reasons)
         who = said.sender_name or said.sender or said.kind
         head = f"{one.score:6.2f}  {said.id}  {_day(said.created_at)}  {chat or '(bot)'}"
         print(f"{head}  {who}: {_line(said.content)}  [{why}]")

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import lumia
@@ -16,6 +15,7 @@ from . import migrations
 from .embedders import ACTIVE, claim_active, is_active, stored
 from .errors import DatabaseAwayError, EmbedderError, ExtensionError, MemoryUnavailableError, ReadOnlyError, SchemaError
 from .types import Calibration
+from .watchdog import Watchdog
 
 if TYPE_CHECKING:
     import psycopg
@@ -28,6 +28,9 @@ _IDLE_SECONDS = 5.0
 _AWAY_SECONDS = 2.0
 """A database that can't be reached is not asked again for so long: nobody waits for the same time-out in turn."""
 _KEPT = 16
+_OPTIONS = "-c jit=off -c hnsw.iterative_scan=strict_order -c hnsw.ef_search=140"
+"""Settings of every session, so that no recall has to send them (`candidates`)."""
+_watchdog = Watchdog()
 _NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 
 
@@ -153,7 +156,7 @@ class Database:
                 "LUMIA_DATABASE_URL is no database URL; it looks like postgresql://user:password@host:5432/name"
             ) from None
         path = "public" if self.schema == "public" else f"{self.schema},public"
-        own = f"-c search_path={path} -c statement_timeout={int(self.limit * 1000)}"
+        own = f"-c search_path={path} -c statement_timeout={int(self.limit * 1000)} {_OPTIONS}"
         defaults: dict[str, Any] = {
             "connect_timeout": _CONNECT_SECONDS,
             "application_name": "lumia-memory",
@@ -276,23 +279,9 @@ def _lives(connection: psycopg.Connection[Any], since: float) -> bool:
     return False
 
 
-@contextmanager
-def _limited(connection: psycopg.Connection[Any], seconds: float) -> Iterator[None]:
+def _limited(connection: psycopg.Connection[Any], seconds: float) -> AbstractContextManager[None]:
     """Break the connection when this takes longer: a frozen server keeps no statement timeout of its own."""
-    handle = socket.socket(fileno=os.dup(connection.fileno()))
-
-    def cut() -> None:
-        with suppress(OSError):
-            handle.shutdown(socket.SHUT_RDWR)
-
-    timer = threading.Timer(seconds + 1.0, cut)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-        handle.close()
+    return _watchdog.limited(connection.fileno(), seconds + 1.0)
 
 
 def _line(error: BaseException) -> str:

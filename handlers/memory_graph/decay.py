@@ -8,6 +8,8 @@ from __future__ import annotations
 
 DAY = 86400.0
 EDGE_HALF_LIFE_DAYS = 7.0
+INSTANCE_HALF_LIFE_DAYS = 7.0
+"""Of an instance's relevance when it was never used; each use makes it `HALF_LIFE_GROWTH` times as long."""
 GAIN = 0.1
 """What one use or mention adds to a strength, which ends at 1."""
 HALF_LIFE_GROWTH = 1.1
@@ -39,5 +41,6 @@ def sql_weight(table: str, now: str = "%(now)s") -> str:
 
 def _sql(value: str, half_life: str, since: str, now: str) -> str:
     # Underflow of a double is an error in SQL: 1000 half-lives leave nothing anyway.
-    elapsed = f"greatest(0, {now}::float8 - extract(epoch FROM {since}))::float8 / {DAY}"
+    # date_part gives a double, extract a numeric, which takes several times as long.
+    elapsed = f"greatest(0, {now}::float8 - date_part('epoch', {since})) / {DAY}"
     return f"({value} * power(0.5::float8, least(1000, {elapsed} / greatest({half_life}, 0.001))))"

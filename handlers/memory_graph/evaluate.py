@@ -42,12 +42,12 @@ ABLATION: dict[str, Parts] = {
     "+ sequence": Parts.named("dense", "lexical", "shape", "sequence"),
     "+ speaker": Parts.named("dense", "lexical", "shape", "sequence", "speaker"),
     "+ spreading": Parts.named("dense", "lexical", "shape", "sequence", "speaker", "spreading"),
-    "all": Parts(),
+    "+ standing (all)": Parts(),
 }
 """The rows of the table in docs/memory.md."""
 _UNANSWERABLE = 5
 _BATCH = 64
-_SECONDS_PER_TURN = 30.0
+_SECONDS_PER_TURN, _PAUSE_SECONDS, _SECONDS_UNTIL_ASKED = 30.0, 600.0, 3600.0
 _EVIDENCE = re.compile(r"D(\d+):(\d+)")
 _DATE = "%I:%M %p on %d %B, %Y"
 
@@ -78,6 +78,11 @@ class Conversation:
     name: str
     turns: tuple[Turn, ...]
     questions: tuple[Question, ...]
+
+    @property
+    def asked(self) -> float:
+        """Return when the questions are asked: an hour after the last turn."""
+        return self.turns[-1].time + _SECONDS_UNTIL_ASKED if self.turns else 0.0
 
 
 @dataclass(frozen=True)
@@ -149,12 +154,10 @@ def throwaway(url: str, embedder: Embedder) -> Iterator[Database]:
 
 
 def write(database: Database, scope: Scope, conversation: Conversation, embedder: Embedder) -> dict[str, str]:
-    """Write a conversation as a bot does; returns instance id → turn id."""
-    now = lumia.system.now()
+    """Write a conversation as a bot does, each turn at its own time; returns instance id → turn id."""
     people = sorted({turn.speaker for turn in conversation.turns})
     ids: dict[str, str] = {}
-    for start in range(0, len(conversation.turns), _BATCH):
-        turns = conversation.turns[start : start + _BATCH]
+    for start, turns in _batches(conversation.turns):
         vectors = embedder.passages([turn.text for turn in turns])
         observations = [
             writing.Observation(
@@ -168,11 +171,21 @@ def write(database: Database, scope: Scope, conversation: Conversation, embedder
             for at, (turn, vector) in enumerate(zip(turns, vectors, strict=True))
         ]
         with database.transaction() as connection:
-            written = writing.observe_many(connection, observations, embedder=database.embedder_id, now=now)
+            written = writing.observe_many(connection, observations, embedder=database.embedder_id, now=turns[-1].time)
         ids |= {one.id: turn.id for one, turn in zip(written, turns, strict=True)}
     with database.connect() as connection:
         connection.execute("ANALYZE memory_instances, memory_topics, memory_terms, memory_mentions, topic_edges")
     return ids
+
+
+def _batches(turns: Sequence[Turn]) -> Iterator[tuple[int, Sequence[Turn]]]:
+    """Give turns that follow each other within minutes, with the place of the first: what was said days apart is not
+    written at once."""
+    start = 0
+    for at in range(1, len(turns) + 1):
+        if at == len(turns) or at - start == _BATCH or turns[at].time - turns[at - 1].time > _PAUSE_SECONDS:
+            yield start, turns[start:at]
+            start = at
 
 
 def asked(
@@ -189,7 +202,7 @@ def asked(
         with database.transaction() as connection:
             before = lumia.system.monotonic()
             recalled = recall(
-                connection, scope, question.text, vector, top_k=max(DEPTHS), parts=parts, now=lumia.system.now()
+                connection, scope, question.text, vector, top_k=max(DEPTHS), parts=parts, now=conversation.asked
             )
             seconds = lumia.system.monotonic() - before
         found.append(Answer(question, tuple(ids[one.instance.id] for one in recalled.instances), seconds))
@@ -236,7 +249,7 @@ def _conversation(raw: Any, at: int) -> Conversation:
     turns: list[Turn] = []
     clock = 0.0
     for number in numbers:
-        clock = max(clock + 86_400.0, _time(said.get(f"session_{number}_date_time", "")))
+        clock = max(clock, _time(said.get(f"session_{number}_date_time", "")) or clock + 86_400.0)
         for raw_turn in said[f"session_{number}"]:
             caption = f" [{raw_turn['blip_caption']}]" if raw_turn.get("blip_caption") else ""
             turns.append(Turn(raw_turn["dia_id"], raw_turn["speaker"], raw_turn["text"] + caption, clock))

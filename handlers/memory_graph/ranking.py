@@ -8,7 +8,7 @@ and no order or number of candidates changes the features of one, beyond its nei
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,8 @@ CONVERSATION_SECONDS = 3600.0
 _TOP_OF_CONVERSATION = 3
 SEEDS, TEMPERATURE = 8, 2.0
 """Activation spreads from that many of the best; a higher temperature makes them more alike."""
+_BELOW = 1e-6
+"""By how much what was lifted ends below its seed: more than the rounding of scores."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,8 @@ class Parts:
 
     dense: vector similarity. lexical: words. sequence: the turns before and after, and the conversation around.
     speaker: the person the query names, and the asking person. spreading: activation over the graph of topics.
-    shape: questions and short texts count less. recency: among equals the newer one.
+    shape: questions and short texts count less. standing: importance, and how lately and often it was used. recency:
+    among equals the newer one.
     """
 
     dense: bool = True
@@ -41,6 +44,7 @@ class Parts:
     speaker: bool = True
     spreading: bool = True
     shape: bool = True
+    standing: bool = True
     recency: bool = True
 
     @classmethod
@@ -55,7 +59,7 @@ class Parts:
 
 def part_names(given: tuple[str, ...] = ()) -> tuple[str, ...]:
     """Return the names of all parts, after checking that those `given` are among them."""
-    known = tuple(field.name for field in fields(Parts))
+    known = tuple(one.name for one in fields(Parts))
     if unknown := set(given) - set(known):
         raise ValueError(f"unknown part {', '.join(sorted(unknown))}; there are {', '.join(known)}")
     return known
@@ -68,7 +72,8 @@ class Candidates:
     scope, seq: place in its scope. time: seconds since 1970. deviations: similarity to the query in standard
     deviations of the scope. lexical: BM25 score. matched: bit mask of the query's terms that occur. length: terms in
     the text. question: its last sentence asks. named: share of a query about named people that is about its sender.
-    asker: said by who asks now. spread: activation in [0, 1] that reached it through topics.
+    asker: said by who asks now. spread: activation in [0, 1] that reached it through topics. importance: in [0, 1],
+    0.5 for what nobody judged. strength: what is left of its relevance, in [0, 1].
     """
 
     scope: NDArray[np.int64]
@@ -82,13 +87,15 @@ class Candidates:
     named: Floats
     asker: Flags
     spread: Floats
+    importance: Floats
+    strength: Floats
 
     def __len__(self) -> int:
         return len(self.seq)
 
     def at(self, order: NDArray[np.intp]) -> Candidates:
         """Return these entries in this order."""
-        return Candidates(**{field.name: getattr(self, field.name)[order] for field in fields(self)})
+        return Candidates(**{one.name: getattr(self, one.name)[order] for one in fields(self)})
 
 
 @dataclass(frozen=True)
@@ -105,11 +112,26 @@ class Query:
 @dataclass(frozen=True)
 class Ranked:
     """order: positions of the candidates, best first. scores: of each candidate, in the given order. shares: what
-    each part contributes to them, by part."""
+    each part contributes to them, by part. sources: position of the seed that lifted each candidate most, -1 for
+    those that nothing lifted; empty before `spread`."""
 
     order: NDArray[np.intp]
     scores: Floats
     shares: dict[str, Floats]
+    sources: NDArray[np.intp] = field(default_factory=lambda: np.zeros(0, np.intp))
+
+
+@dataclass(frozen=True)
+class Links:
+    """What seeds (positions among the candidates, best first) say for each candidate; row k: the first k + 1 together.
+
+    resembling: mean similarity to them, in standard deviations of the scope. associated: activation through shared
+    topics, a logarithm, 0 for none. Shape of both: (seeds, candidates).
+    """
+
+    seeds: tuple[int, ...]
+    resembling: Floats
+    associated: Floats
 
 
 def rank(candidates: Candidates, query: Query, parts: Parts | None = None) -> Ranked:
@@ -141,25 +163,28 @@ def seeds_of(ranked: Ranked) -> tuple[list[int], Floats]:
     return best.tolist(), raised / raised.sum()
 
 
-def spread(ranked: Ranked, candidates: Candidates, resembling: Floats, associated: Floats) -> Ranked:
-    """Return a ranking with what its best ones say for the others; no seed is outranked by what it lifted.
+def spread(ranked: Ranked, links: Links) -> Ranked:
+    """Return a ranking in which seeds have lifted what resembles them or shares their topics.
 
-    resembling, associated: of each candidate (`candidates.Links`).
+    Seeds keep their scores, so their order among themselves, too. A candidate takes the activation of the first k
+    seeds and ends below the k-th; it gets the k that serves it best. So nothing passes a seed that lifted it. What
+    all seeds together speak against sinks.
     """
-    lifted = SPREAD["resembling"] * resembling + SPREAD["associated"] * associated
-    scores = ranked.scores + lifted
-    best = ranked.order[:SEEDS]
-    others = np.ones(len(scores), bool)
-    others[best] = False
-    # What was below the last seed may pass seeds it came near to, never the first: that one brought it here.
-    ceiling = float(scores[best[0]]) if len(best) else 0.0
-    scores = np.where(others, np.minimum(scores, ceiling - 1e-6), scores)
-    shares = {
-        **ranked.shares,
-        "spreading": ranked.shares.get("spreading", np.zeros(len(scores))) + scores - ranked.scores,
-    }
-    order = np.lexsort((-candidates.seq, candidates.scope, -np.round(scores, 9)))
-    return Ranked(order, scores, shares)
+    if not links.seeds:
+        return ranked
+    seeds = np.asarray(links.seeds, np.intp)
+    lifts = SPREAD["resembling"] * links.resembling + SPREAD["associated"] * links.associated
+    reached = np.minimum(ranked.scores + lifts, ranked.scores[seeds][:, None] - _BELOW)
+    through = np.argmax(reached, axis=0)
+    lifted = (lifts[-1] > 0) & (reached.max(axis=0) > ranked.scores)
+    scores = np.where(lifts[-1] > 0, np.maximum(reached.max(axis=0), ranked.scores), ranked.scores + lifts[-1])
+    scores[seeds], lifted[seeds] = ranked.scores[seeds], False
+    own = np.diff(lifts, axis=0, prepend=0.0)
+    own[np.arange(len(seeds))[:, None] > through[None, :]] = -np.inf
+    shares = {**ranked.shares, "spreading": ranked.shares.get("spreading", 0.0) + scores - ranked.scores}
+    before = np.argsort(ranked.order)
+    order = np.lexsort((before, -np.round(scores, 9)))
+    return Ranked(order, scores, shares, np.where(lifted, seeds[np.argmax(own, axis=0)], -1))
 
 
 def features(
@@ -176,7 +201,8 @@ def features(
     values |= _of_others(values, candidates.at(order), parts, around, base)
     back = np.empty(len(order), np.intp)
     back[order] = np.arange(len(order))
-    return {name: np.nan_to_num(values[name], nan=0.0, posinf=50.0, neginf=-50.0)[back] for name in FEATURES}
+    table = np.nan_to_num(np.stack([values[name][back] for name in FEATURES]), nan=0.0, posinf=50.0, neginf=-50.0)
+    return dict(zip(FEATURES, table, strict=True))
 
 
 class _Around:
@@ -238,6 +264,8 @@ def _own(found: Candidates, query: Query, parts: Parts, around: _Around) -> dict
         "question": found.question.astype(float) if parts.shape else zero,
         "length": np.clip(length, -3.0, 1.5) if parts.shape else zero,
         "spread": found.spread.astype(float) if parts.spreading else zero,
+        "importance": found.importance - 0.5 if parts.standing else zero,
+        "strength": found.strength.astype(float) if parts.standing else zero,
     }
 
 

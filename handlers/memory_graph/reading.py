@@ -50,12 +50,36 @@ def instances(connection: psycopg.Connection[Any], scope: Scope, ids: Sequence[s
     return [found[id] for id in ids if id in found]
 
 
-def topics(connection: psycopg.Connection[Any], scope: Scope, ids: Sequence[str], *, now: float) -> list[Topic]:
-    """Return those topics a reader in `scope` may see, in the order of `ids`."""
+def numbered(
+    connection: psycopg.Connection[Any], visible: Sequence[int], numbers: Sequence[int]
+) -> dict[int, Instance]:
+    """Return those instances of the scopes `visible` by `memory_instances.number`."""
+    rows = connection.execute(
+        f"SELECT {INSTANCE}, i.number FROM memory_instances i JOIN memory_scopes s ON s.id = i.scope_id "
+        "WHERE i.number = ANY(%s) AND i.scope_id = ANY(%s)",
+        (list(numbers), list(visible)),
+        prepare=True,
+    )
+    return {row[-1]: instance_of(row) for row in rows}
+
+
+def topics(
+    connection: psycopg.Connection[Any],
+    scope: Scope,
+    ids: Sequence[str],
+    *,
+    now: float,
+    visible: Sequence[int] | None = None,
+) -> list[Topic]:
+    """Return those topics a reader in `scope` may see, in the order of `ids`.
+
+    visible: numbers of its scopes, when they are known.
+    """
     rows = connection.execute(
         f"SELECT {TOPIC} FROM memory_topics t JOIN memory_scopes s ON s.id = t.scope_id "
         "WHERE t.scope_id = ANY(%(scopes)s) AND t.id = ANY(%(ids)s)",
-        {"scopes": scopes.visible(connection, scope), "ids": list(ids), "now": now},
+        {"scopes": visible or scopes.visible(connection, scope), "ids": list(ids), "now": now},
+        prepare=True,
     )
     found = {row[0]: topic_of(row) for row in rows}
     return [found[id] for id in ids if id in found]

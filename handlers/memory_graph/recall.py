@@ -5,23 +5,26 @@ Nothing is written: whoever puts a result into a prompt strengthens it (`strengt
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from . import candidates, reading
+from .association import associate
 from .ranking import Parts, Ranked, rank, seeds_of, spread
-from .types import Embedded, Reason, Recalled, Scope, ScoredInstance, ScoredTopic
+from .types import Embedded, Instance, Reason, Recalled, Scope, ScoredInstance, ScoredTopic
 
 if TYPE_CHECKING:
     import psycopg
 
 TOP_K = 10
-CONSIDERED = 150
+CONSIDERED = 100
 """Of the best candidates this many may be lifted by the very best."""
 _REASON_OF = {"dense": "seed", "spreading": "spread"}
 _WORTH_SAYING = 0.05
+_SHOWN = 40
+"""Characters of a memory that are shown where another one names it as its source."""
 
 
 def recall(
@@ -47,53 +50,54 @@ def recall(
         return Recalled()
     ranked = rank(found.candidates, found.query, parts)
     if (parts or Parts()).spreading:
-        seeds, shares = seeds_of(ranked)
-        links = (
-            candidates.associate(connection, found, ranked.order[:CONSIDERED].tolist(), seeds, shares)
-            if seeds
-            else None
-        )
-        if links is not None:
-            ranked = spread(ranked, found.candidates, links.resembling, links.associated)
+        ranked = spread(ranked, associate(connection, found, ranked.order[:CONSIDERED].tolist(), *seeds_of(ranked)))
     best = ranked.order[:top_k]
-    ids = _ids(connection, scope, [found.numbers[at] for at in best])
-    known = {one.id: one for one in reading.instances(connection, scope, list(ids.values()))}
-    instances = []
-    for at in best:
-        instance = known.get(ids.get(found.numbers[at], ""))
-        if instance is not None:
-            instances.append(ScoredInstance(instance, float(ranked.scores[at]), _reasons(found, ranked, int(at))))
-    return Recalled(_topics(connection, scope, found.topics, top_k, now), tuple(instances))
+    sources = ranked.sources[best] if len(ranked.sources) else np.zeros(0, np.intp)
+    wanted = {int(at) for at in (*best, *sources[sources >= 0])}
+    visible = sorted(found.place.scopes)
+    known = reading.numbered(connection, visible, [int(found.numbers[at]) for at in wanted])
+    by_place = {at: known[number] for at in wanted if (number := int(found.numbers[at])) in known}
+    instances = [
+        ScoredInstance(by_place[at], float(ranked.scores[at]), _reasons(found, ranked, at, by_place))
+        for at in map(int, best)
+        if at in by_place
+    ]
+    return Recalled(_topics(connection, scope, found, top_k, now), tuple(instances))
 
 
-def _ids(connection: psycopg.Connection[Any], scope: Scope, numbers: Sequence[int]) -> dict[int, str]:
-    rows = connection.execute("SELECT number, id FROM memory_instances WHERE number = ANY(%s)", (list(numbers),))
-    return dict(rows.fetchall())
-
-
-def _reasons(found: candidates.Found, ranked: Ranked, at: int) -> tuple[Reason, ...]:
+def _reasons(found: candidates.Found, ranked: Ranked, at: int, known: Mapping[int, Instance]) -> tuple[Reason, ...]:
     said = []
     for part, shares in ranked.shares.items():
         share = float(shares[at])
         if abs(share) >= _WORTH_SAYING:
-            said.append(Reason(_REASON_OF.get(part, part), round(share, 4), _detail(found, part, at)))
+            said.append(Reason(_REASON_OF.get(part, part), round(share, 4), _detail(found, ranked, part, at, known)))
     return tuple(sorted(said, key=lambda one: -one.score))
 
 
-def _detail(found: candidates.Found, part: str, at: int) -> str:
+def _detail(found: candidates.Found, ranked: Ranked, part: str, at: int, known: Mapping[int, Instance]) -> str:
     if part == "lexical":
         mask = int(found.candidates.matched[at])
-        return ", ".join(term for bit, term in enumerate(found.terms) if mask >> bit & 1)
+        return ", ".join(term for bit, term in enumerate(found.place.terms) if mask >> bit & 1)
     if part == "speaker":
-        return ", ".join(found.people)
-    return ""
+        return ", ".join(found.place.people.values())
+    source = int(ranked.sources[at]) if part == "spreading" and len(ranked.sources) else -1
+    return f"from {_shown(known[source].content)}" if source in known else ""
+
+
+def _shown(text: str) -> str:
+    """Return the beginning of a text on one line, in quotes."""
+    line = " ".join(text.split())
+    return f"“{line if len(line) <= _SHOWN else line[: _SHOWN - 1] + '…'}”"
 
 
 def _topics(
-    connection: psycopg.Connection[Any], scope: Scope, reached: Sequence[candidates.Activated], top_k: int, now: float
+    connection: psycopg.Connection[Any], scope: Scope, found: candidates.Found, top_k: int, now: float
 ) -> tuple[ScoredTopic, ...]:
-    best = sorted(reached, key=lambda one: (-one.score * (0.5 + 0.5 * one.strength), one.id))[:top_k]
-    known = {one.id: one for one in reading.topics(connection, scope, [one.id for one in best], now=now)}
+    best = sorted(found.topics, key=lambda one: (-one.score * (0.5 + 0.5 * one.strength), one.id))[:top_k]
+    if not best:
+        return ()
+    ids, visible = [one.id for one in best], sorted(found.place.scopes)
+    known = {one.id: one for one in reading.topics(connection, scope, ids, now=now, visible=visible)}
     return tuple(
         ScoredTopic(
             known[one.id],

@@ -220,14 +220,14 @@ def as_json(found: Recalled) -> dict[str, Any]:
     topics = [
         RecalledTopic(
             one.topic.id, one.topic.name, round(one.topic.strength, 4), round(one.score, 4),
-            tuple(reason.part for reason in one.reasons),
+            tuple(map(str, one.reasons)),
         )
         for one in found.topics
     ]  # fmt: skip
     instances = [
         RecalledInstance(
             one.instance.id, one.instance.kind, one.instance.content, one.instance.sender, one.instance.sender_name,
-            one.instance.created_at, round(one.score, 4), tuple(reason.part for reason in one.reasons),
+            one.instance.created_at, round(one.score, 4), tuple(map(str, one.reasons)),
             one.instance.message_ids, one.instance.topic_id or "",
         )
         for one in found.instances

