@@ -58,7 +58,7 @@ def test_commands_are_counted_per_message_and_ranked_by_time() -> None:
 def test_a_profile_explains_worker_and_valkey(tmp_path: Path) -> None:
     found = profile.measure(tmp_path, 40, 10, fused=True, events=True)
     assert found.rate > 0 and found.worker_us > 0
-    assert found.scripts["commit"][0] == pytest.approx(4, abs=0.5)  # four stages, four commits
+    assert 0.9 <= found.scripts["commit"][0] <= 4.5, "four stages: one commit once they are known as quick, four before"
     assert sum(found.groups.values()) == pytest.approx(found.worker_us, rel=0.01)
     assert "lumia.executor" in found.groups and "celery" in found.groups
     assert "Valkey by script" in profile.show(found, 5)
