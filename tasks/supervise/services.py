@@ -42,6 +42,8 @@ class Place:
             "PYTHONPATH": os.pathsep.join(dict.fromkeys(path)),
             "PYTHONUNBUFFERED": "1",
             "MALLOC_ARENA_MAX": inherited.get("MALLOC_ARENA_MAX", "2"),
+            # Steps are executed side by side already; a recall with threads of numpy's own takes twice the CPU.
+            "OPENBLAS_NUM_THREADS": inherited.get("OPENBLAS_NUM_THREADS", "1"),
             **more,
         }
         return {**inherited, **{name: value for name, value in given.items() if value}}

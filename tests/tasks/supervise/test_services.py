@@ -80,6 +80,9 @@ def test_children_get_the_bots_place_and_the_callers_environment(monkeypatch: py
     assert env["PYTHONPATH"].split(os.pathsep) == ["/base", "/mine"]
     assert env["OPENAI_API_KEY"] == "k"
     assert "LUMIA_DATABASE_URL" not in env
+    assert env["OPENBLAS_NUM_THREADS"] == "1"
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "4")
+    assert PLACE.env()["OPENBLAS_NUM_THREADS"] == "4"
 
 
 def test_the_gateway_is_told_its_address_and_opened_on_loopback() -> None:
