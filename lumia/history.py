@@ -296,8 +296,12 @@ def summaries(entries: Iterable[JournalEntry]) -> list[RunSummary]:
 
 
 def newest_first(runs: Iterable[RunSummary]) -> list[RunSummary]:
-    """Return runs by their start, the newest first; a run stands after the children it started in the same moment."""
-    return sorted(runs, key=lambda run: (-run.started, run.run_id == run.root_id, run.run_id))
+    """Return runs by their start, the newest first; a run stands after the children it started in the same moment.
+
+    An id begins with the time at which it was made, which tells apart what reached the journal in one millisecond.
+    """
+    by_id = sorted(runs, key=lambda run: run.run_id, reverse=True)
+    return sorted(by_id, key=lambda run: (-run.started, run.run_id == run.root_id))
 
 
 def tree(root: RunSummary, members: Iterable[RunSummary]) -> RunSummary:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import lumia
-from lumia.history import MemoryHistory, RunFilter, RunSummary, summaries, trees
+from lumia.history import MemoryHistory, RunFilter, RunSummary, newest_first, summaries, trees
 from lumia.ids import child_id, id_time, timed_id
 from lumia.journal import JournalEntry
 from lumia.testing import Bot
@@ -136,3 +136,11 @@ def test_what_a_journal_says_besides_runs_is_passed_over() -> None:
     gap = JournalEntry("gap", "", detail={"lost": 3})
     assert summaries([gap, *story()]) == summaries(story())
     assert summaries([replace(story()[0], kind="later")])[0].outcome == ""
+
+
+def test_of_runs_that_reached_the_journal_in_one_millisecond_the_younger_id_comes_first() -> None:
+    old, young = timed_id(T0, 9), timed_id(T0 + 0.006, 1)
+    runs = [RunSummary(run_id, run_id, "pipe", "msg", started=T0) for run_id in (old, young)]
+    child = RunSummary("0child", young, "event", "msg.send", started=T0)
+    assert [run.run_id for run in newest_first([*runs, child])] == ["0child", young, old]
+    assert newest_first([child, *runs[::-1]]) == newest_first([*runs, child])

