@@ -14,7 +14,7 @@ import json
 import os
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from handlers.memory_graph import texts
-from handlers.memory_graph.database import Database
+from handlers.memory_graph.database import Database, register
 from handlers.memory_graph.recall import recall
 from handlers.memory_graph.types import Calibration, Embedded, Scope
 from tests.support.servers import postgres
@@ -78,88 +78,111 @@ class _Synthetic:
         return np.asarray(rows / np.linalg.norm(rows, axis=1, keepdims=True), np.float32)
 
 
+INDEXES = ("memory_topics_embedding", "memory_instances_embedding")
+
+
 def fill(database: Database, size: Size, made: _Synthetic) -> None:
     """Copy the rows in and build the vector indexes afterwards."""
     with database.transaction():
         pass
+    rows = _Rows(size, made)
     with database.connect() as connection:
-        from handlers.memory_graph.database import register
-
         register(connection)
         connection.execute("SET statement_timeout = 0")
         connection.execute("SET maintenance_work_mem = '512MB'")
-        indexes = [
-            row[0]
-            for row in connection.execute(
-                "SELECT indexdef FROM pg_indexes WHERE schemaname = current_schema() "
-                "AND indexname IN ('memory_topics_embedding', 'memory_instances_embedding')"
-            )
-        ]
-        for name in ("memory_topics_embedding", "memory_instances_embedding"):
+        wanted = "SELECT indexdef FROM pg_indexes WHERE schemaname = current_schema() AND indexname = ANY(%s)"
+        definitions = [row[0] for row in connection.execute(wanted, (list(INDEXES),))]
+        for name in INDEXES:
             connection.execute(f"DROP INDEX {name}")
-        small = size.instances // 100
-        counts = [size.instances - 10 * small] + [small] * 10
-        lengths = np.clip(made.random.lognormal(2.3, 0.7, size.instances).astype(int), 1, 120)
-        scope_of = np.repeat(np.arange(1, 12), counts)
-        seqs = np.concatenate([np.arange(count) for count in counts])
-        topic_scope = np.repeat(np.arange(1, 12), [size.topics - 10 * (size.topics // 100)] + [size.topics // 100] * 10)
-        tokens = [int(lengths[scope_of == scope].sum()) for scope in range(1, 12)]
         with connection.cursor() as cursor:
-            for at, (count, total) in enumerate(zip(counts, tokens, strict=True)):
-                cursor.execute(
-                    "INSERT INTO memory_scopes (id, bot, chat, next_seq, instances, tokens) "
-                    "VALUES (%s, 'b', %s, %s, %s, %s)",
-                    (at + 1, f"c{at}", count, count, total),
-                )
-            with cursor.copy(
-                "COPY memory_topics (id, topic_name, topic_embedding, scope_id, name_key, mentions, embedder_id,"
-                " last_accessed) FROM STDIN"
-            ) as copy:
-                for at, vector in enumerate(made.vectors(size.topics)):
-                    name = f"w{at:x}q"
-                    copy.write_row((f"t{at}", name, vector, int(topic_scope[at]), name, 5, 1, "2025-06-15"))
-            vectors = made.vectors(size.instances)
-            bodies: list[tuple[int, int, str]] = []
-            with cursor.copy(
-                "COPY memory_instances (id, topic_id, content, content_embedding, created_at, metadata, scope_id, seq,"
-                " number, kind, hash, length, embedder_id) FROM STDIN"
-            ) as copy:
-                for at in range(size.instances):
-                    body, scope = made.text(int(lengths[at])), int(scope_of[at])
-                    bodies.append((scope, at + 1, body))
-                    copy.write_row(
-                        (f"i{at}", None, body, vectors[at], f"2025-01-01 00:00:00+00:{at % 60:02}",
-                         f'{{"sender_id": "p{at % 30}"}}', scope, int(seqs[at]), at + 1, "message",
-                         b"\\x00", int(lengths[at]), 1)
-                    )  # fmt: skip
-            with cursor.copy("COPY memory_terms (scope_id, term, number, tf, length) FROM STDIN") as copy:
-                for scope, number, body in bodies:
-                    for term, count in texts.terms(body).items():
-                        copy.write_row((scope, term, number, count, int(lengths[number - 1])))
-            with cursor.copy(
-                "COPY memory_people (scope_id, person, name, messages, first_seen, last_seen) FROM STDIN"
-            ) as copy:
-                for scope in range(1, 12):
-                    for person in range(30):
-                        copy.write_row((scope, f"p{person}", f"Person{person}", 100, "2025-01-01", "2025-06-15"))
-            starts = {scope: np.flatnonzero(topic_scope == scope) for scope in range(1, 12)}
-            with cursor.copy("COPY memory_mentions (instance_id, topic_id, weight) FROM STDIN") as copy:
-                for at in range(size.instances):
-                    own = starts[int(scope_of[at])]
-                    for topic in set((made.random.zipf(1.3, 2) - 1) % len(own)):
-                        copy.write_row((f"i{at}", f"t{own[topic]}", 0.7))
-            pairs = {tuple(sorted(made.random.choice(size.topics, 2).tolist())) for _ in range(size.edges)}
-            with cursor.copy("COPY topic_edges (id, from_topic, to_topic, weight, last_activated) FROM STDIN") as copy:
-                for at, (a, b) in enumerate(sorted(pair for pair in pairs if pair[0] != pair[1])):
-                    low, high = sorted((f"t{a}", f"t{b}"))
-                    copy.write_row((f"e{at}", low, high, float(made.random.uniform(0.1, 1)), "2025-06-15"))
+            for columns, copied in rows.tables():
+                with cursor.copy(f"COPY {columns} FROM STDIN") as copy:
+                    for row in copied:
+                        copy.write_row(row)
         connection.execute(
             "UPDATE memory_topics t SET mentions = greatest(1, m.n) FROM "
             "(SELECT topic_id, count(*) AS n FROM memory_mentions GROUP BY 1) m WHERE m.topic_id = t.id"
         )
-        for definition in indexes:
+        for definition in definitions:
             connection.execute(definition)
         connection.execute("VACUUM ANALYZE")
+
+
+class _Rows:
+    """The rows of each table: scope 1 holds nine tenths of everything, ten others a hundredth each."""
+
+    def __init__(self, size: Size, made: _Synthetic) -> None:
+        small, few = size.instances // 100, size.topics // 100
+        self._size, self._made = size, made
+        self._counts = [size.instances - 10 * small] + [small] * 10
+        self._lengths = np.clip(made.random.lognormal(2.3, 0.7, size.instances).astype(int), 1, 120)
+        self._scopes = np.repeat(np.arange(1, 12), self._counts)
+        self._topic_scopes = np.repeat(np.arange(1, 12), [size.topics - 10 * few] + [few] * 10)
+        self._bodies: list[str] = []
+
+    def tables(self) -> Iterator[tuple[str, Iterator[tuple[Any, ...]]]]:
+        """Return each table with its columns, and its rows, in the order in which they refer to each other."""
+        yield "memory_scopes (id, bot, chat, next_seq, instances, tokens)", self._of_scopes()
+        yield (
+            "memory_topics (id, topic_name, topic_embedding, scope_id, name_key, mentions, embedder_id, last_accessed)",
+            self._of_topics(),
+        )
+        yield (
+            (
+                "memory_instances (id, topic_id, content, content_embedding, created_at, metadata, scope_id, seq,"
+                " number, kind, hash, length, embedder_id)"
+            ),
+            self._of_instances(),
+        )
+        yield "memory_terms (scope_id, term, number, tf, length)", self._of_terms()
+        yield "memory_people (scope_id, person, name, messages, first_seen, last_seen)", self._of_people()
+        yield "memory_mentions (instance_id, topic_id, weight)", self._of_mentions()
+        yield "topic_edges (id, from_topic, to_topic, weight, last_activated)", self._of_edges()
+
+    def _of_scopes(self) -> Iterator[tuple[Any, ...]]:
+        for at, count in enumerate(self._counts):
+            yield at + 1, "b", f"c{at}", count, count, int(self._lengths[self._scopes == at + 1].sum())
+
+    def _of_topics(self) -> Iterator[tuple[Any, ...]]:
+        for at, vector in enumerate(self._made.vectors(self._size.topics)):
+            name = f"w{at:x}q"
+            yield f"t{at}", name, vector, int(self._topic_scopes[at]), name, 5, 1, "2025-06-15"
+
+    def _of_instances(self) -> Iterator[tuple[Any, ...]]:
+        vectors = self._made.vectors(self._size.instances)
+        seqs = np.concatenate([np.arange(count) for count in self._counts])
+        for at in range(self._size.instances):
+            length = int(self._lengths[at])
+            self._bodies.append(self._made.text(length))
+            yield (
+                f"i{at}", None, self._bodies[at], vectors[at], f"2025-01-01 00:00:00+00:{at % 60:02}",
+                f'{{"sender_id": "p{at % 30}"}}', int(self._scopes[at]), int(seqs[at]), at + 1, "message", b"\\x00",
+                length, 1,
+            )  # fmt: skip
+
+    def _of_terms(self) -> Iterator[tuple[Any, ...]]:
+        for at, body in enumerate(self._bodies):
+            for term, count in texts.terms(body).items():
+                yield int(self._scopes[at]), term, at + 1, count, int(self._lengths[at])
+
+    def _of_people(self) -> Iterator[tuple[Any, ...]]:
+        for scope in range(1, 12):
+            for person in range(30):
+                yield scope, f"p{person}", f"Person{person}", 100, "2025-01-01", "2025-06-15"
+
+    def _of_mentions(self) -> Iterator[tuple[Any, ...]]:
+        own = {scope: np.flatnonzero(self._topic_scopes == scope) for scope in range(1, 12)}
+        for at in range(self._size.instances):
+            topics = own[int(self._scopes[at])]
+            for topic in set((self._made.random.zipf(1.3, 2) - 1) % len(topics)):
+                yield f"i{at}", f"t{topics[topic]}", 0.7
+
+    def _of_edges(self) -> Iterator[tuple[Any, ...]]:
+        chance = self._made.random
+        pairs = {tuple(sorted(chance.choice(self._size.topics, 2).tolist())) for _ in range(self._size.edges)}
+        for at, (a, b) in enumerate(sorted(pair for pair in pairs if pair[0] != pair[1])):
+            low, high = sorted((f"t{a}", f"t{b}"))
+            yield f"e{at}", low, high, float(chance.uniform(0.1, 1)), "2025-06-15"
 
 
 def measure(database: Database, size: Size, made: _Synthetic) -> dict[str, Any]:

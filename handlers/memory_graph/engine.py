@@ -14,8 +14,8 @@ from .types import Embedder, Scope
 
 NAME = "memory-graph"
 _lock = threading.Lock()
-_made: dict[str, Database] = {}
-_stored: dict[str, Database] = {}
+_made: dict[bool, tuple[tuple[object, ...], Database]] = {}
+"""The databases of this process with what each was made from, by whether vectors are compared in it."""
 
 
 @dataclass(frozen=True)
@@ -37,18 +37,7 @@ def current() -> Engine:
     Raises `lumia.errors.ModelError` when the embedder has to be asked and does not answer.
     """
     embedder = embedding.current()
-    config = lumia.config.get(NAME)
-    url = lumia.system.database_url()
-    key = f"{url}\n{config.schema}\n{embedder.model}\n{embedder.dimension}"
-    with _lock:
-        if key not in _made:
-            for old in _made.values():
-                old.close()
-            _made.clear()
-            _made[key] = Database(
-                url, model=embedder.model, dimension=embedder.dimension, schema=config.schema, limit=config.limit
-            )
-        return Engine(_made[key], embedder)
+    return Engine(_database(embedder.model, embedder.dimension), embedder)
 
 
 def stored() -> Database:
@@ -56,16 +45,7 @@ def stored() -> Database:
 
     So what was said can be forgotten while the embedding server is away, or before a rebuild.
     """
-    config = lumia.config.get(NAME)
-    url = lumia.system.database_url()
-    key = f"{url}\n{config.schema}"
-    with _lock:
-        if key not in _stored:
-            for old in _stored.values():
-                old.close()
-            _stored.clear()
-            _stored[key] = Database(url, model="", dimension=0, schema=config.schema, limit=config.limit)
-        found = _stored[key]
+    found = _database()
     try:
         found.prepare()
     except SchemaError:
@@ -73,13 +53,26 @@ def stored() -> Database:
     return found
 
 
+def _database(model: str = "", dimension: int = 0) -> Database:
+    """Return this process's database, another one once settings have changed; without a model none is asked for."""
+    config, url = lumia.config.get(NAME), lumia.system.database_url()
+    key = (url, config.schema, model, dimension)
+    with _lock:
+        known, found = _made.get(bool(model), ((), None))
+        if found is None or known != key:
+            if found is not None:
+                found.close()
+            found = Database(url, model=model, dimension=dimension, schema=config.schema, limit=config.limit)
+            _made[bool(model)] = key, found
+        return found
+
+
 def close() -> None:
     """Close the connections; the next use opens new ones."""
     with _lock:
-        for one in (*_made.values(), *_stored.values()):
+        for _, one in _made.values():
             one.close()
         _made.clear()
-        _stored.clear()
 
 
 def bot_name() -> str:

@@ -16,21 +16,13 @@ from lumia.marks import Retry
 from lumia.ports import Claim, Commit, EffectUse, Limits, RunRequest, StepRecord, StoreOp
 from lumia.routes import Plan, PlanStep
 from lumia.system import new_id
-from lumia.testing import fake_redis
 from tasks import grouped
 from tasks.transport import RedisTransport, connect
+from tests.tasks.test_scripts import url
 
+__all__ = ["url"]
 STEPS = [PlanStep(f"p.s{n}", "pipe", "g1", "default", None, False, Retry()) for n in range(4)]
 PLAN = Plan.of(STEPS)
-
-
-@pytest.fixture(scope="module", params=["valkey", "fakeredis"])
-def url(request: pytest.FixtureRequest) -> Iterator[str]:
-    if request.param == "valkey":
-        yield request.getfixturevalue("valkey_server").url
-        return
-    with fake_redis() as found:
-        yield found
 
 
 @pytest.fixture

@@ -50,7 +50,10 @@ def empty_url(postgres_url: str) -> Iterator[str]:
 
 
 def test_nothing_is_opened_before_it_is_used() -> None:
-    memory(NOWHERE).close()
+    unreachable = memory(NOWHERE)
+    unreachable.close()
+    with pytest.raises(MemoryUnavailableError), unreachable.transaction():
+        pass
 
 
 @pytest.mark.parametrize(

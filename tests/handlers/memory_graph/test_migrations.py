@@ -151,6 +151,7 @@ def test_tables_that_are_made_while_another_looks_are_not_taken_for_half_of_them
     monkeypatch.setattr(migrations, "_applied", then_made)
     other = Database(database.url, model=MODEL, dimension=DIMENSION, schema=database.schema)
     other.prepare()
+    assert other.embedder_id == database.embedder_id
     other.close()
 
 
