@@ -9,22 +9,27 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from lumia.errors import NotRunningError
+from lumia.models.calibration import Calibration, Scale
 from lumia.models.reply import Reply, Usage
 from lumia.models.roles import ROLES, RoleInfo
 from lumia.models.service import InputType, Models
 
 __all__ = [
     "ROLES",
+    "Calibration",
     "InputType",
     "Models",
     "Reply",
     "RoleInfo",
+    "Scale",
     "Usage",
     "achat",
     "aembed",
     "chat",
     "describe",
     "embed",
+    "openness",
+    "scale",
 ]
 
 
@@ -73,22 +78,42 @@ async def achat(
 
 
 def embed(
-    texts: Sequence[str], role: str = "embedding", *, input_type: InputType = "document", key: str | None = None
+    texts: Sequence[str],
+    role: str = "embedding",
+    *,
+    input_type: InputType = "document",
+    key: str | None = None,
+    model: str = "",
 ) -> list[list[float]]:
     """Return one vector per text from the active bot's embedding model; see `Models.embed`."""
-    return _active().embed(texts, role, input_type=input_type, key=key)
+    return _active().embed(texts, role, input_type=input_type, key=key, model=model)
 
 
 async def aembed(
-    texts: Sequence[str], role: str = "embedding", *, input_type: InputType = "document", key: str | None = None
+    texts: Sequence[str],
+    role: str = "embedding",
+    *,
+    input_type: InputType = "document",
+    key: str | None = None,
+    model: str = "",
 ) -> list[list[float]]:
     """Return what `embed` returns, without blocking the running loop."""
-    return await _active().aembed(texts, role, input_type=input_type, key=key)
+    return await _active().aembed(texts, role, input_type=input_type, key=key, model=model)
 
 
-def describe() -> list[RoleInfo]:
+def scale(input_type: InputType = "document") -> Scale:
+    """Return how similar unrelated texts are to the active bot's embedding model; see `Models.scale`."""
+    return _active().scale(input_type)
+
+
+def openness(vector: Sequence[float], input_type: InputType = "query") -> float | None:
+    """Return whether anyone could answer a text, or only those present, by its vector; see `Models.openness`."""
+    return _active().openness(vector, input_type)
+
+
+def describe(overrides: Mapping[str, str] | None = None) -> list[RoleInfo]:
     """Return what serves each role of the active bot; see `Models.describe`."""
-    return _active().describe()
+    return _active().describe(overrides)
 
 
 def _active() -> Models:

@@ -2,15 +2,18 @@
 
 The model is loaded by the first call, once per process, and runs in one thread of its own. OpenMP keeps a pool per
 calling thread, and a pool doesn't survive a fork: one thread means one pool, however many handlers embed, and a forked
-process starts a thread and a pool of its own.
+process starts a thread and a pool of its own. A question goes ahead of the passages that wait: somebody waits for it.
 """
 
 from __future__ import annotations
 
+import heapq
+import itertools
 import os
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from lumia.errors import ModelConfigError, ModelError
@@ -35,7 +38,7 @@ def embed(texts: Sequence[str], *, query: bool = False) -> list[list[float]]:
 
     e5 puts `query: ` or `passage: ` before the text. NUL and lone surrogates are taken out, an empty text has a vector
     of its own, what follows the first 4,000 characters doesn't count. Any thread may call; other calls get their turn
-    between batches. Raises `ModelConfigError` when the package is there but can't be loaded.
+    between batches, queries first. Raises `ModelConfigError` when the package is there but can't be loaded.
     """
     rows: list[list[float]] = []
     for batch in _batches(texts):
@@ -69,19 +72,45 @@ def _batches(texts: Sequence[str]) -> Iterator[list[str]]:
         yield batch
 
 
+@dataclass(order=True, frozen=True)
+class _Job:
+    """Texts to embed; the lesser one is next: questions, then passages, each in the order they came."""
+
+    behind: bool
+    number: int
+    texts: list[str] = field(compare=False)
+    done: Future[list[list[float]]] = field(compare=False)
+
+
 class _Engine:
-    """The model and its thread; `lock` guards only the start of the thread."""
+    """The model, its thread and what waits for it; `lock` guards what waits and the start of the thread."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.thread: ThreadPoolExecutor | None = None
         self.model: Any = None
+        self._waiting: list[_Job] = []
+        self._numbers = itertools.count()
 
     def submit(self, texts: list[str], query: bool) -> Future[list[list[float]]]:
+        done: Future[list[list[float]]] = Future()
         with self.lock:
             if self.thread is None:
                 self.thread = ThreadPoolExecutor(1, "lumia-embedding")
-            return self.thread.submit(self._vectors, texts, query)
+            # As many turns as jobs: each turn takes the most urgent job, whoever's it is.
+            self.thread.submit(self._turn)
+            heapq.heappush(self._waiting, _Job(not query, next(self._numbers), texts, done))
+        return done
+
+    def _turn(self) -> None:
+        with self.lock:
+            job = heapq.heappop(self._waiting)
+        if not job.done.set_running_or_notify_cancel():
+            return
+        try:
+            job.done.set_result(self._vectors(job.texts, not job.behind))
+        except BaseException as error:  # whoever waits is told, and the thread serves the next one
+            job.done.set_exception(error)
 
     def _vectors(self, texts: list[str], query: bool) -> list[list[float]]:
         if self.model is None:

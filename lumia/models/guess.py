@@ -14,6 +14,8 @@ from math import ceil, floor
 from typing import TYPE_CHECKING, Any
 
 from lumia.errors import ModelError
+from lumia.models.offline_layers import digest, made
+from lumia.models.relevance import judge
 from lumia.models.reply import adapter, write_output
 from lumia.models.words import fold, pattern, words
 
@@ -52,6 +54,11 @@ def fill(output_type: Any, scene: Scene) -> str:
             f"the offline model can't make a value of {getattr(output_type, '__name__', output_type)}: {wrong}; "
             "give that field a default, or configure a real model for this role"
         ) from None
+
+
+def value(schema: Schema, field: str, scene: Scene) -> Any:
+    """Return a value for one field of a JSON schema."""
+    return _Filler(scene, schema.get("$defs", {})).value(schema, field, 0)
 
 
 class _Filler:
@@ -136,11 +143,12 @@ class _Filler:
     def _object(self, schema: Schema, depth: int) -> dict[str, Any]:
         if depth > _DEEPEST:
             return {}
-        required = schema.get("required", ())
+        required, fields = schema.get("required", ()), schema.get("properties", {})
+        known = made(fields, self.scene)
         return {
-            name: self.value(part, name, depth + 1)
-            for name, part in schema.get("properties", {}).items()
-            if name in required or name in HOOKS or name in SCORES
+            name: known[name] if name in known else self.value(part, name, depth + 1)
+            for name, part in fields.items()
+            if name in known or (not known and (name in HOOKS or name in SCORES)) or name in required
         }
 
     def _array(self, schema: Schema, field: str, depth: int) -> list[Any]:
@@ -197,6 +205,8 @@ def _bounds(schema: Schema, step: float) -> tuple[float | None, float | None]:
 
 def relevance(scene: Scene) -> float:
     """Return how much the newest message seems to want an answer of the bot, 0 to 1."""
+    if judged := judge(scene):
+        return judged.score
     score = 0.1 + 0.35 * scene.asks + 0.4 * addressed(scene) + 0.15 * _says_you(scene)
     return round(min(1.0, score + 0.25 * (scene.intent() in ("greeting", "help", "identity", "thanks", "farewell"))), 4)
 
@@ -218,13 +228,15 @@ def _offline_reply(scene: Scene) -> str:
     return scene.reply()
 
 
-def _mood(scene: Scene) -> str:
+def mood(scene: Scene) -> str:
+    """Return `positive`, `negative` or `neutral`."""
     if pattern(_BAD).search(scene.text):
         return "negative"
     return "positive" if pattern(_GOOD).search(scene.text) else "neutral"
 
 
-def _topics(scene: Scene) -> list[str]:
+def topics(scene: Scene) -> list[str]:
+    """Return the telling words of the newest message, the commonest first."""
     return [word for word, _ in Counter(words(scene.text)).most_common(5)]
 
 
@@ -234,10 +246,14 @@ def _people(scene: Scene) -> list[str]:
 
 def _summary(scene: Scene) -> str:
     said = [message for message in scene.messages if message.role == "user"]
+    if len(said) > 1 or "\n" in scene.last.content.strip():
+        return digest(scene)
     return scene.say("summary", n=str(len(said)), v=scene.text[:200])
 
 
 def _reason(scene: Scene) -> str:
+    if judged := judge(scene):
+        return judged.reason
     signs = {"question": scene.asks, "names the bot": addressed(scene), "says you": _says_you(scene)}
     return f"{_REASON}: {', '.join(sign for sign, holds in signs.items() if holds) or scene.intent()}"
 
@@ -274,13 +290,13 @@ HOOKS: dict[str, Callable[[Scene], Any]] = {
     **dict.fromkeys(("reply_bias", "draft", "thoughts", "thought", "result", "conclusion"), _offline_reply),
     **dict.fromkeys(("reason", "reasoning", "rationale", "explanation", "why"), _reason),
     **dict.fromkeys(("summary", "gist", "abstract", "context_summary", "compressed"), _summary),
-    **dict.fromkeys(("keywords", "topics", "tags", "entities", "labels", "subjects"), _topics),
-    **dict.fromkeys(("topic", "subject", "keyword", "title"), lambda scene: " ".join(_topics(scene)[:3])),
+    **dict.fromkeys(("keywords", "topics", "tags", "entities", "labels", "subjects"), topics),
+    **dict.fromkeys(("topic", "subject", "keyword", "title"), lambda scene: " ".join(topics(scene)[:3])),
     **dict.fromkeys(("participants", "speakers", "people", "names"), _people),
     **dict.fromkeys(("name", "speaker", "sender", "who", "person"), lambda scene: scene.last.name or ""),
     **dict.fromkeys(("query", "goal", "task", "request", "question_text", "input"), lambda scene: scene.text),
     **dict.fromkeys(("language", "lang", "locale"), lambda scene: scene.language.code),
-    **dict.fromkeys(("mood", "sentiment", "emotion", "tone", "polarity"), _mood),
+    **dict.fromkeys(("mood", "sentiment", "emotion", "tone", "polarity"), mood),
     **dict.fromkeys(("intent", "kind", "category", "type", "label"), lambda scene: scene.intent()),
 }
 """Values by field name; one is used where its type is the schema's. Field names are matched as written."""

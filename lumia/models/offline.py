@@ -49,7 +49,12 @@ def answer(request: Request, *, clock: Callable[[], float], bot_name: str) -> st
         from lumia.models import guess
 
         return guess.fill(request.output_type, scene)
-    if request.role == "polish":  # nothing to polish with: the draft stands
+    if request.role == "polish":
+        from lumia.models import offline_layers
+
+        if worded := offline_layers.worded(scene):
+            return worded
+        # Nothing to polish with: the draft stands.
         return scene.last.content.strip() or scene.reply()
     return scene.reply()
 

@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any, Literal
 
 from genai_prices import calc_price
-from pydantic_ai import Agent, NativeOutput, PromptedOutput, UserError
+from pydantic_ai import Agent, NativeOutput, PromptedOutput, RunUsage, UserError, capture_run_messages
 from pydantic_ai.embeddings import Embedder, EmbeddingModel, EmbeddingResult, infer_embedding_model
 from pydantic_ai.exceptions import (
     ModelAPIError,
@@ -19,6 +19,7 @@ from pydantic_ai.exceptions import (
     ModelQuotaExceededError,
     ModelRequestRejectedError,
     ModelTimeoutError,
+    UnexpectedModelBehavior,
 )
 from pydantic_ai.messages import (
     ModelMessage,
@@ -44,12 +45,22 @@ _RETRY_STATUS = frozenset({408, 425, 429})
 _EMBED_BATCH = 256
 
 
+MOST_CHARS = 200_000
+"""Characters of an answer that are kept."""
+
+
 @dataclass(frozen=True)
 class Failure:
-    """Why a model gave no answer; `final`, a way out, when it is a matter of configuration and no other is tried."""
+    """Why a model gave no answer; `final`, a way out, when it is a matter of configuration and no other is tried.
+
+    unusable: it answered, but not with what was asked for. usage, cost: what that came to, None if it isn't known.
+    """
 
     reason: str
     final: str = ""
+    unusable: bool = False
+    usage: Usage | None = None
+    cost: float | None = None
 
 
 @dataclass(frozen=True)
@@ -62,7 +73,11 @@ class Embedded:
 
 
 class BadAnswerError(Exception):
-    """A server answered, but not with what was asked for."""
+    """A server answered, but not with what was asked for; usage and cost: what that came to."""
+
+    def __init__(self, reason: str, usage: Usage | None = None, cost: float | None = None) -> None:
+        super().__init__(reason)
+        self.usage, self.cost = usage, cost
 
 
 async def attempt(ask: Ask, candidate: Candidate, seconds: float, random: Callable[[], float], *args: Any) -> Any:
@@ -97,8 +112,10 @@ def failure(error: Exception, candidate: Candidate) -> Failure:
     """Sort an error: 429, 5xx, time-outs, broken connections and unusable answers pass to the next model."""
     if isinstance(error, UserError | ImportError):
         return Failure(_short(error), "Change the role's model, or install what it needs")
+    if isinstance(error, BadAnswerError):
+        return Failure(_short(error), unusable=True, usage=error.usage, cost=error.cost)
     if not isinstance(error, ModelAPIError):
-        return Failure(_short(error))
+        return Failure(_short(error), unusable=isinstance(error, UnexpectedModelBehavior))
     status = error.status_code if isinstance(error, ModelHTTPError) else None
     wait = f", retry after {error.retry_after:g} s" if error.retry_after is not None else ""
     reason = f"HTTP {status}{wait}: {_short(_told(error.body))}" if status else _short(error)
@@ -132,22 +149,42 @@ def _short(error: object) -> str:
 
 
 async def chat(model: Model, candidate: Candidate, request: Request) -> Reply:
-    """Return the answer of one model to `request`."""
+    """Return the answer of one model to `request`; raises `BadAnswerError` for answers that were paid for in vain."""
     output_type: Any = _outputs(candidate.structured, request.output_type)
     history, instructions = history_of(request.messages, request.system)
     settings: Any = dict(request.settings or {})
-    result = await _agent().run(
-        message_history=history,
-        model=model,
-        output_type=output_type,
-        instructions=instructions,
-        model_settings=settings,
-        infer_name=False,
-    )
-    text = clean(write_output(result.output, request.output_type))
-    used = result.usage
-    usage = Usage(used.input_tokens, used.output_tokens, used.requests)
-    return Reply(None, text, candidate.model, usage, _cost(result.new_messages(), candidate))
+    used, asked = RunUsage(), {id(message) for message in history}
+    with capture_run_messages() as exchanged:
+        try:
+            result = await _agent().run(
+                message_history=history,
+                model=model,
+                output_type=output_type,
+                instructions=instructions,
+                model_settings=settings,
+                infer_name=False,
+                usage=used,
+            )
+            text = _bounded(clean(write_output(result.output, request.output_type)), request.output_type)
+        except (UnexpectedModelBehavior, BadAnswerError) as error:
+            if not used.total_tokens:  # nothing that was paid for
+                raise
+            answers = [message for message in exchanged if id(message) not in asked]
+            raise BadAnswerError(str(error), _usage(used), _cost(answers, candidate)) from error
+    return Reply(None, text, candidate.model, _usage(used), _cost(result.new_messages(), candidate))
+
+
+def _usage(used: RunUsage) -> Usage:
+    return Usage(used.input_tokens, used.output_tokens, used.requests)
+
+
+def _bounded(text: str, output_type: Any) -> str:
+    """Return an answer that a Box can hold: the beginning of a text that never ends; of a value there is no part."""
+    if len(text) <= MOST_CHARS:
+        return text
+    if output_type is str:
+        return f"{text[:MOST_CHARS]} …"
+    raise BadAnswerError(f"an answer of {len(text):,} characters, more than {MOST_CHARS:,}")
 
 
 @lru_cache(1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -38,6 +39,7 @@ _TIME = (
     r"lundi|mardi|mercredi|jeudi|vendredi|samedi|dimanche|demain|aujourd'hui|midi|soir)\b|[今明后昨]天|[周期曜][一二三四五六日月火水木金土]|点|明日|今日|時"
 )
 _TELL_ME = r"^(?:please )?(?:tell me|sag mir|dime|dis-moi|do you remember)\b|告诉我|教えて"
+_TAGGED = re.compile(r"\s*(?:\[(?P<tag>[A-Z][A-Z ]{1,30})\](?:\n|\Z)|Who wrote the last message: )")
 _MYSELF = frozenset({"i", "me", "ich", "yo", "je", "j'ai", "我", "私", "僕", "俺"})
 
 
@@ -112,7 +114,25 @@ def _lines(message: Message) -> Iterator[Line]:
                 for line in _sentences(Message("user", one.text, speaker)):
                     yield replace(line, day=one.day, own=one.by_asker, told=speaker is None)
         return
-    yield from _sentences(message)
+    yield from _sentences(replace(message, content=_of_block(message.content)) if message.role == "system" else message)
+
+
+def _of_block(text: str) -> str:
+    """Return what a tagged system message tells: hints and summaries without their heading, nothing of other blocks."""
+    found = _TAGGED.match(text)
+    if found is None:
+        return text
+    if found["tag"] == "HINT":
+        return "\n".join(one for line in text.splitlines()[1:] if (one := _quoted(line)))
+    return "\n".join(text.splitlines()[2:]) if found["tag"] == "EARLIER" else ""
+
+
+def _quoted(line: str) -> str:
+    try:
+        said = json.loads(line.strip().removeprefix("- "))
+    except ValueError:
+        return ""
+    return said if isinstance(said, str) else ""
 
 
 def _sentences(message: Message) -> Iterator[Line]:

@@ -164,7 +164,8 @@ class _Reader:
         return self.beside(item)
 
     def _same_vectors(self, main: Candidate, found: tuple[Candidate, ...]) -> tuple[Candidate, ...]:
-        if all(candidate.name == main.name for candidate in found):
+        # The embedded model puts `query: ` and `passage: ` before a text by itself, a server of the same name may not.
+        if all((one.name, one.embedded) == (main.name, main.embedded) for one in found):
             return found
         self._wrong(
             "fallback",

