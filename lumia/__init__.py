@@ -21,7 +21,7 @@ from lumia.recording import recorded
 from lumia.store import Store
 
 if TYPE_CHECKING:
-    from lumia import blobs, checks, errors, gateway, models, payloads, runtime, services, testing
+    from lumia import blobs, checks, errors, gateway, mcp, models, payloads, runtime, services, testing
 
 __version__ = "0.2.0"
 
@@ -47,6 +47,7 @@ __all__ = [
     "gateway",
     "lanes",
     "limit",
+    "mcp",
     "models",
     "payloads",
     "pipe",

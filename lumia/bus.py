@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from lumia.box import Box, require
 from lumia.context import StepContext, active
-from lumia.errors import ArcError, BoxError, LaneError, PayloadError, StaleRoutesError
+from lumia.errors import ArcError, BoxError, FlowError, LaneError, PayloadError, StaleRoutesError
 from lumia.ids import child_id
 from lumia.lanes import LaneOptions, Rate
 from lumia.lanes import options as lane_options
@@ -108,6 +108,20 @@ def check_name(what: str, text: object) -> str:
         shown = repr(text) if len(repr(text)) < 80 else repr(text)[:77] + "…"
         raise PayloadError(f"{what} must be 1 to {MAX_NAME} printable characters, got {shown}")
     return str(text)
+
+
+def check_pause(step: StepContext, delay: object) -> None:
+    """Raise `FlowError` unless a handler may put its successor off by `delay` seconds."""
+    handler = step.step.handler
+    if not isinstance(delay, (int, float)) or not is_seconds(delay):
+        raise FlowError(f"next() in {handler}: delay is seconds from 0 to {MAX_LANE_DELAY:g}, got {delay!r}")
+    if delay > MAX_LANE_DELAY:
+        raise FlowError(
+            f"next() in {handler}: its lane would wait {delay:g} s for it, {MAX_LANE_DELAY:g} s is the most; start a "
+            "run of its own for what comes later: lumia.pipe.start(…, delay=…, detach=True)"
+        )
+    if delay and step.claim.arc:
+        raise FlowError(f"next() in {handler}: this run has a live resource and goes on at once; leave out delay")
 
 
 def _request(

@@ -66,6 +66,7 @@ class LiveFile:
         self._environ, self._core = environ, core
         self._guard, self._owner = threading.RLock(), os.getpid()
         self._retired: Mapping[Keys, Any] = {}
+        self._hidden: tuple[Schema | None, frozenset[Keys]] = (None, frozenset())
         self._error = self._unwritten = ""
         self._told: set[str] = set()
         self._seen: Stamp | None = None
@@ -96,7 +97,12 @@ class LiveFile:
         return observed("config", name, lambda: self._value(keys), hide=lambda: self._is_secret(keys))
 
     def _is_secret(self, keys: Keys) -> bool:
-        return any(keys == place and field.hides(keys[-1]) for place, field in self.schema.leaves())
+        known, secret = self._hidden
+        if known is not self.schema:
+            schema = self.schema
+            secret = frozenset(place for place, field in schema.leaves() if field.hides(place[-1]))
+            self._hidden = (schema, secret)
+        return keys in secret
 
     def _value(self, keys: Keys) -> Any:
         if time.monotonic() >= self._next_check:

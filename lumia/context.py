@@ -38,6 +38,7 @@ class StepContext:
     plugin: str
     nexted: bool = False
     next_box: Box[Any] | None = None
+    next_delay: float = 0.0
     intercepted: bool = False
     reason: str = ""
     starts: list[RunRequest] = field(default_factory=list)
@@ -88,6 +89,11 @@ def required(call: str) -> StepContext:
     if step is None:
         raise FlowError(f"{call} works only while a handler runs; this code runs outside of any step")
     return step
+
+
+def lane() -> str:
+    """Return the lane of the running step, "" when its run is in none; raises `FlowError` outside of handlers."""
+    return required("lumia.context.lane()").claim.key
 
 
 def origin() -> tuple[str, int]:

@@ -45,11 +45,19 @@
     ├── ReplayError            a replay lacks what it needs, or its code reached for the outside world
     ├── HeldError              a send was refused, since the run replays a recorded one
     ├── ModelError                 no model of a role answered
-    │   └── ModelConfigError       a role can't work as configured: model, key or package
+    │   ├── ModelConfigError       a role can't work as configured: model, key or package
+    │   └── ModelOutputError       models answered, but not with what was asked for
+    ├── ToolError                  a tool gave no result
+    │   └── ToolPermissionError    this handler may not call tools, or not yet
     └── GatewayError               the gateway can't listen on its address
 """
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from lumia.models.reply import Usage
 
 
 class LumiaError(Exception):
@@ -233,8 +241,40 @@ class ModelError(LumiaError):
     """No model of a role answered."""
 
 
+class ModelOutputError(ModelError):
+    """The models of a role answered, but with nothing that fits what was asked for.
+
+    `usage` (`lumia.models.Usage`) and `cost` (US dollars, None when a price isn't known) sum up what those answers came
+    to; `usage` is None when no server told.
+    """
+
+    def __init__(self, message: str, *, usage: Usage | None = None, cost: float | None = None) -> None:
+        super().__init__(message)
+        self.usage = usage
+        self.cost = cost
+
+
 class ModelConfigError(ModelError):
     """A model role can't work as configured (name, key, package, refused request); trying again won't help."""
+
+
+class ToolError(LumiaError):
+    """A tool gave no result: unknown, an input that doesn't fit, late, or failed; `server`, `tool` and `reason` say."""
+
+    server = tool = reason = ""
+
+    def __init__(self, server: str, tool: str, reason: str) -> None:
+        super().__init__(self.head(server, tool) + reason)
+        self.server, self.tool, self.reason = server, tool, reason
+
+    @staticmethod
+    def head(server: str, tool: str) -> str:
+        """Return how the message of such an error begins."""
+        return f"tool {server}.{tool}: " if tool else f"tool server {server}: "
+
+
+class ToolPermissionError(ToolError):
+    """A handler may not call tools: its plugin lacks the permission `mcp`, or its run hasn't passed L1 (DESIGN §11)."""
 
 
 class GatewayError(LumiaError):

@@ -19,7 +19,7 @@ from lumia.dead import DeadLetter, Failure
 from lumia.errors import BoxError, BusyLaneError, FlowError, HeldError, StaleClaimError, StoreError
 from lumia.flow import Decision, Raised, Ran, Skipped, after
 from lumia.ids import child_id
-from lumia.journal import JournalEntry, clean, described
+from lumia.journal import NEXT_DELAY, JournalEntry, clean, described
 from lumia.outputs import outputs
 from lumia.ports import Claim, Commit, RunRequest, StepRecord
 from lumia.redaction import cleaned, cleaned_error
@@ -223,7 +223,8 @@ class Executor:
             return _Result(Skipped(str(error)), context)
         except BaseException as error:
             return _failed(context, error)
-        return _Result(Ran(context.nexted, context.intercepted, context.reason), context, content, changed)
+        ran = Ran(context.nexted, context.intercepted, context.reason, context.next_delay)
+        return _Result(ran, context, content, changed)
 
     def _invoke(self, fn: Callable[..., Any], arguments: tuple[Any, ...], context: StepContext) -> Any:
         if not inspect.iscoroutinefunction(fn):
@@ -251,13 +252,14 @@ class Executor:
         record = StepRecord(step.handler, outcome, reason, ms, claim.attempt)
         children = () if failed else tuple(done.context.starts)
         box, store = self._wire(claim, done), () if failed else tuple(done.context.writes)
-        entry = self._entry(claim, step, done, record, outputs(box, children, store))
+        put_off = {NEXT_DELAY: decision.next_delay} if decision.next_delay else {}
+        entry = self._entry(claim, step, done, record, outputs(box, children, store) | put_off)
         failures = self._failures(claim, reason) if failed and done.tried else claim.failures
         if decision.retry_child:
             children = (_retry_child(claim, step, decision, failures),)
         return Commit(
             decision.action, record, entry, index=decision.index,
-            outcome=decision.run, reason=reason, delay=decision.delay,
+            outcome=decision.run, reason=reason, delay=_delay(decision),
             box=box, children=children,
             store=store,
             dead=self._dead_letter(claim, decision, done, reason, failures) if decision.dead else None,
@@ -273,6 +275,8 @@ class Executor:
 
     def _fuses(self, plan: Plan, step: PlanStep, decision: Decision) -> bool:
         if decision.action != "next" or not self._bot.limits.fuse or decision.dead or self._bot.draining:
+            return False
+        if decision.next_delay:
             return False
         follower = plan.steps[decision.index]
         return follower.queue == step.queue and not follower.hard and not step.hard
@@ -372,6 +376,11 @@ def _retry_child(claim: Claim, step: PlanStep, decision: Decision, failures: tup
         delay=decision.delay, priority=claim.priority, attempt=claim.tries, failures=failures,
         retry_of=claim.ledger, hold=claim.hold,
     )  # fmt: skip
+
+
+def _delay(decision: Decision) -> float:
+    """Return the seconds before the run itself goes on; a retry that is a run of its own has a delay of its own."""
+    return decision.delay if decision.action == "retry" else decision.next_delay
 
 
 def _outcome(result: Ran | Raised | Skipped) -> str:

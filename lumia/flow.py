@@ -8,7 +8,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lumia.errors import BoxError, EffectError, FlowError, LaneError, ModelConfigError, PayloadError, StoreError
+from lumia.errors import (
+    BoxError,
+    EffectError,
+    FlowError,
+    LaneError,
+    ModelConfigError,
+    PayloadError,
+    StoreError,
+    ToolPermissionError,
+)
 from lumia.journal import described
 from lumia.routes import Plan, PlanStep
 
@@ -20,17 +29,22 @@ PERMANENT: tuple[type[BaseException], ...] = (
     PayloadError,
     StoreError,
     ModelConfigError,
+    ToolPermissionError,
 )
 """Errors a retry can't mend: they go to the dead letters at once."""
 
 
 @dataclass(frozen=True)
 class Ran:
-    """A handler returned. next: next() was called. intercepted: intercept() was called. reason: what it gave as why."""
+    """A handler returned. next: next() was called. intercepted: intercept() was called. reason: what it gave as why.
+
+    delay: seconds by which it puts its successor off.
+    """
 
     next: bool = False
     intercepted: bool = False
     reason: str = ""
+    delay: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -57,7 +71,8 @@ class Skipped:
 class Decision:
     """What follows.
 
-    action: next (go to `index`), end (the run's own steps are over), retry (the same step after `delay` seconds).
+    action: next (go to `index`, after `next_delay` seconds), end (the run's own steps are over), retry (the same step
+    after `delay` seconds).
     step: the step's outcome; run: the run's outcome when it ends. dead: the step goes to the dead letters.
     retry_child: a child run with this step alone is started after `delay` seconds.
     """
@@ -70,6 +85,7 @@ class Decision:
     delay: float = 0.0
     dead: bool = False
     retry_child: bool = False
+    next_delay: float = 0.0
 
 
 def after(plan: Plan, index: int, result: Ran | Raised | Skipped, attempt: int) -> Decision:
@@ -88,16 +104,16 @@ def after(plan: Plan, index: int, result: Ran | Raised | Skipped, attempt: int) 
 
 def _piped(plan: Plan, index: int, result: Ran) -> Decision:
     if result.next:
-        return _onward(plan, index, "next", result.reason)
+        return _onward(plan, index, "next", result.reason, delay=result.delay)
     last = index + 1 == len(plan.steps)
     if last and not result.reason:
         return Decision("end", "stop", run="done")
     return Decision("end", "stop", result.reason or "no next()", run="stopped")
 
 
-def _onward(plan: Plan, index: int, outcome: str, reason: str, *, dead: bool = False) -> Decision:
+def _onward(plan: Plan, index: int, outcome: str, reason: str, *, dead: bool = False, delay: float = 0.0) -> Decision:
     if index + 1 < len(plan.steps):
-        return Decision("next", outcome, reason, index=index + 1, dead=dead)
+        return Decision("next", outcome, reason, index=index + 1, dead=dead, next_delay=delay)
     return Decision("end", outcome, reason, run="done", dead=dead)
 
 

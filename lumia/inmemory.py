@@ -253,7 +253,10 @@ class InMemoryTransport(LedgerPort, LanePort, JournalPort):
             if commit.fuse:
                 run.attempt = 1
                 return run.claim()
-            self.push(run)
+            if commit.delay:
+                self._postpone(run, commit.delay)
+            else:
+                self.push(run)
         elif commit.action in ("retry", "handback"):
             run.failures = commit.failures or run.failures
             return self._again(run, commit)
@@ -339,10 +342,11 @@ class InMemoryTransport(LedgerPort, LanePort, JournalPort):
         run = self._runs.get(run_id)
         return run is not None and (run.state, run.step, run.token) == ("claimed", step, token)
 
-    def read(self, key: str) -> tuple[str, Any]:
-        """Return (type, value) of a store key."""
+    def read(self, key: str, last: int | None = None) -> tuple[str, Any]:
+        """Return (type, value) of a store key; last: of a list only so many of its newest items."""
         with self._changed:
-            return self._values.read(key)
+            kind, value = self._values.read(key)
+        return (kind, value) if last is None or kind != "list" else (kind, value[max(0, len(value) - last) :])
 
     def write(self, ops: Sequence[StoreOp]) -> None:
         """Apply store writes at once, all or none."""

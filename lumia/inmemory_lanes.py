@@ -6,6 +6,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
+from itertools import islice
 from typing import Protocol
 
 from lumia.box import limit as largest_box
@@ -298,6 +299,16 @@ class Lanes:
 
     # --- asking
 
+    def waiting(self, key: str, count: int, most: int, *, newest: bool) -> list[tuple[str, str, float, str]]:
+        """Return (run, id, start, Box wire) of runs that wait in a lane, oldest first."""
+        lane = self._waiting.get(key, ())
+        found = []
+        for run_id in islice(reversed(lane) if newest else lane, count):
+            run = self._runs[run_id]
+            most -= utf8_length(run.box)
+            found.append((run_id, run.request.id, run.started, run.box if most >= 0 else ""))
+        return found[::-1] if newest else found
+
     def report(self, pattern: str, limit: int) -> LaneReport:
         """Return what is known of the lanes whose key matches."""
         collecting: dict[str, int] = {}
@@ -332,6 +343,11 @@ class LanePort:
         """Return the lanes that are not idle and whose key matches, and the totals of all."""
         with self._changed:
             return self._lanes.report(pattern, limit)
+
+    def waiting(self, key: str, count: int, most: int, *, newest: bool) -> list[tuple[str, str, float, str]]:
+        """Return (run, id, start, Box wire) of runs that wait in a lane, oldest first."""
+        with self._changed:
+            return self._lanes.waiting(key, count, most, newest=newest)
 
     def limit(self, name: str, rate: Rate) -> Verdict:
         """Count one more under `name` if `rate` allows it now."""

@@ -9,7 +9,7 @@ from lumia.errors import StoreError
 from lumia.ports import StoreOp
 from lumia.system import Clock
 
-_WANTED = {"incr": "value", "append": "list", "put": "hash"}
+_WANTED = {"incr": "value", "append": "list", "put": "hash", "add": "hash"}
 _MADE = {"set": "value", "delete": "none"} | _WANTED
 
 
@@ -35,11 +35,10 @@ class Values:
             kind, value = ahead.get(op.key) or self.read(op.key)
             if op.op in _WANTED and kind not in ("none", _WANTED[op.op]):
                 raise StoreError(f"store key {op.key}: {op.op} on a {kind}; use another key or delete it")
-            if op.op == "incr" and kind == "value" and not _is_count(value):
-                raise StoreError(
-                    f"store key {op.key}: holds {value}, which is no counter; use another key or delete it"
-                )
-            ahead[op.key] = (_MADE[op.op], "0" if op.op == "incr" else op.value)
+            held = (value or {}).get(op.field) if op.op == "add" else value if op.op == "incr" else None
+            if held is not None and not _is_count(held):
+                raise StoreError(f"store key {op.key}: holds {held}, which is no counter; use another key or delete it")
+            ahead[op.key] = (_MADE[op.op], _ahead(op, value))
 
     def write(self, op: StoreOp) -> None:
         """Make one write; `check` came before."""
@@ -52,10 +51,20 @@ class Values:
             self._values[op.key] = ("value", op.value, until)
         elif op.op == "incr":
             self._values[op.key] = ("value", str(int(value or 0) + int(op.value)), until if kind == "none" else kept)
+        elif op.op == "add":
+            total = int((value or {}).get(op.field, 0)) + int(op.value)
+            self._values[op.key] = ("hash", {**(value or {}), op.field: str(total)}, until if kind == "none" else kept)
         elif op.op == "append":
             self._values[op.key] = ("list", [*(value or []), op.value][-op.keep :], until or kept)
         else:
             self._values[op.key] = ("hash", {**(value or {}), op.field: op.value}, until or kept)
+
+
+def _ahead(op: StoreOp, value: Any) -> Any:
+    """Return as much of the value after `op` as a later write could object to."""
+    if op.op in ("put", "add"):
+        return {**(value or {}), op.field: op.value}
+    return {"incr": "0", "delete": None}.get(op.op, op.value)
 
 
 def _is_count(text: str) -> bool:

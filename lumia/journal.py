@@ -16,6 +16,8 @@ from typing import Any
 CANCEL = "cancel"
 LOST = "lost"
 """Outcome of a try that ended without a commit: its worker died, or it hung."""
+NEXT_DELAY = "next_delay"
+"""Detail of a step that put its successor off: by how many seconds."""
 KINDS = ("start", "join", "step", "end", "effect", "dead", CANCEL)
 MAX_REASON = 500
 _WIRE = {

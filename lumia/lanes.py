@@ -6,11 +6,12 @@ Every transport keeps these promises in one atomic step; here are their words, c
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
 from lumia.context import active, required
-from lumia.errors import PayloadError
+from lumia.errors import BoxError, PayloadError
 from lumia.marks import MAX_NAME, is_name, is_seconds
 
 OVERFLOWS = ("reject", "drop_oldest", "drop_newest")
@@ -19,6 +20,10 @@ OVER = ("delay", "reject", "drop")
 WINDOWS = 10
 """How many windows a burst may last where no max_wait is given."""
 MAX_COUNT = 10**9
+MAX_WAITING = 100
+"""Waiting runs that a handler can ask for."""
+MAX_WAITING_BYTES = 256 * 1024
+"""Bytes of their Boxes; so the record of a step holds them."""
 _INSTANT = 1e-6  # less is what rounding leaves
 
 
@@ -176,6 +181,55 @@ def stale_by() -> float:
     Only a run started with `stale="run"` gets its turn then. Raises `FlowError` outside of handlers.
     """
     return required("lumia.lanes.stale_by()").claim.stale
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """A run that waits in a lane. accepted: seconds since 1970.
+
+    content: what its Box holds, for a burst the list of all contents; None when that is no JSON, or is left out since
+    the contents asked for are larger than 256 KiB together.
+    """
+
+    run_id: str
+    id: str
+    content: Any
+    accepted: float
+
+
+def waiting(last: int = 20, *, first: int | None = None) -> tuple[Waiting, ...]:
+    """Return the runs that wait behind the running step in its own lane, oldest first: the newest `last`, up to 100.
+
+    first: instead, so many of those whose turn comes next. Empty in a run without a lane. Runs that are still put off
+    (`delay`, `collect`, a rate) have no place in the lane yet and are not among them. Recorded: a replay gives the same
+    answer. Raises `PayloadError` for a number that is none, `FlowError` outside of handlers,
+    `BackendUnavailableError`.
+    """
+    from lumia.recording import observed
+
+    step = required("lumia.lanes.waiting()")
+    what, count = ("last", last) if first is None else ("first", first)
+    if not _is_count(count, 1) or count > MAX_WAITING:
+        raise PayloadError(f"lumia.lanes.waiting: {what} is a number from 1 to {MAX_WAITING}, got {count!r}")
+    key, secret = step.claim.key, step.runtime.secret
+
+    def asked() -> list[list[Any]]:
+        found = step.runtime.transport.waiting(key, count, MAX_WAITING_BYTES, newest=first is None)
+        return [[run_id, id, _content(wire, secret), accepted] for run_id, id, accepted, wire in found]
+
+    rows = observed("waiting", f"{what} {count}", asked) if key else []
+    return tuple(Waiting(run_id, id, deepcopy(content), accepted) for run_id, id, content, accepted in rows)
+
+
+def _content(wire: str, secret: bytes) -> Any:
+    """Return what a waiting run's Box holds, if that is JSON; a damaged one fails that run, not this one."""
+    from lumia.box import Box
+
+    try:
+        box = Box.load(wire, secret) if wire else None
+        return box.into() if box is not None and box.transport == "json" else None
+    except BoxError:
+        return None
 
 
 def options(**wanted: Any) -> LaneOptions | None:

@@ -21,6 +21,7 @@ from lumia.errors import ConfigSchemaError, DependencyError, ManifestError, Plug
 from lumia.finder import FINDER, NAMESPACES, install
 from lumia.manifest import DEFAULT_SCHEMA_FILE, MANIFEST_FILE, Manifest, hyphenated, underscored
 from lumia.marks import Mark, marks_of, verify
+from lumia.mcp import KIND
 from lumia.plugin import Handler, Plugin, PluginFailure, PluginSet, announce, failure_of, reason_of, shown
 from lumia.resolve import Candidate, Selection, select, unmet
 from lumia.services import Services
@@ -161,6 +162,7 @@ class Loader:
             module = _imported(found, made, {plugin.package for plugin in loaded.plugins.values()})
         stage.name = "register"
         handlers = _handlers(module, candidate, made, stage)
+        _check_tools(handlers, loaded)
         stage.name, stage.at = "config", _file(module)
         self._configure(found.folder, manifest, declared, stage)
         return Plugin(
@@ -279,6 +281,18 @@ def _check_twin(handler: Handler, other: Handler) -> None:
         raise RegistrationError(
             f"two functions are named {handler.name}: at {other.source} and {handler.source}; rename one"
         )
+
+
+def _check_tools(handlers: list[Handler], loaded: PluginSet) -> None:
+    known = {other.mark.id: other for other in loaded.handlers(KIND)}
+    for handler in handlers:
+        if handler.mark.kind == KIND:
+            other = known.setdefault(handler.mark.id, handler)
+            if other is not handler:
+                raise RegistrationError(
+                    f"{handler.name} offers the tool {handler.mark.id!r}, and so does {other.name}; rename one, or "
+                    "disable one of the plugins"
+                )
 
 
 def _check_commands(manifest: Manifest, handlers: list[Handler]) -> None:

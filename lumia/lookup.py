@@ -128,8 +128,9 @@ class Lookup:
         return Found(record.root_id or run_id, run_id) if record else None
 
     def _by_message(self, message: str) -> Found | None:
-        runs = self.history.find(RunFilter(message=message, limit=1)) if message else []
-        runs = runs or [run for run in self._open() if message and self._carries(run, message)]
+        # What the message left behind, the memory's copy for one, carries its id, too, and is younger.
+        runs = self.history.find(RunFilter(message=message, limit=MORE)) if message else []
+        runs = sorted(runs, key=_told_last) or [run for run in self._open() if message and self._carries(run, message)]
         return Found(runs[0].root_id, runs[0].run_id) if runs else None
 
     def _open(self) -> list[RunSummary]:

@@ -75,8 +75,8 @@ class Retry:
 class Mark:
     """One decorator on one function.
 
-    kind: pipe, consumer, chain, interceptor, cron, route, websocket or command. id: event id, glob, cron expression,
-    path or command name. options: what else the decorator was given.
+    kind: pipe, consumer, chain, interceptor, cron, route, websocket, command, check or tool. id: event id, glob, cron
+    expression, path, or the name of a command, check or tool. options: what else the decorator was given.
     """
 
     kind: str
@@ -140,6 +140,10 @@ def verify(mark: Mark, fn: Function, plugin: str) -> None:
     """Check that `fn` can be called the way `mark` promises; raise `RegistrationError` naming plugin and function."""
     if mark.kind in HANDLER_KINDS:
         _verify_handler(mark, fn, f"{plugin}.{fn.__name__} ({mark.kind} {mark.id!r})")
+    if mark.kind == "tool":
+        from lumia import mcp_local  # only who offers tools needs it
+
+        mcp_local.verify(mark, fn, f"{plugin}.{fn.__name__} (tool {mark.id!r})")
 
 
 def _verify_handler(mark: Mark, fn: Function, where: str) -> None:

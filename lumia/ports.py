@@ -119,7 +119,10 @@ class Claim:
 
 @dataclass(frozen=True)
 class StoreOp:
-    """One buffered write. op: set, delete, incr, append or put (one field). value: JSON text; a number for incr."""
+    """One buffered write. op: set, delete, incr, append, or put and add (set one field, or add to it).
+
+    value: JSON text; a number for incr and add.
+    """
 
     op: str
     key: str
@@ -133,10 +136,11 @@ class StoreOp:
 class Commit:
     """Everything that ends a step, written at once or not at all.
 
-    action: next, end, retry or handback (another worker shall take it). box: new wire text or None when unchanged.
-    record: the step's line in the run record. fuse: this process executes the next step at once. batch: it takes the
-    queue's next run when this one has ended. failures: every try of the step so far, for the one to come.
-    release: a retry lets the lane's next run go ahead. free: a handback that does not count as one.
+    action: next, end, retry or handback (another worker shall take it). delay: seconds before the run goes on after any
+    of them but end. box: new wire text or None when unchanged. record: the step's line in the run record. fuse: this
+    process executes the next step at once. batch: it takes the queue's next run when this one has ended. failures:
+    every try of the step so far, for the one to come. release: a retry lets the lane's next run go ahead. free: a
+    handback that does not count as one.
     """
 
     action: str
@@ -306,6 +310,13 @@ class Transport(Protocol):
     def lanes(self, pattern: str = "*", limit: int = 1000) -> LaneReport:
         """Return the lanes that are not idle and whose key matches a glob, at most `limit`, and the totals of all."""
 
+    def waiting(self, key: str, count: int, most: int, *, newest: bool) -> list[tuple[str, str, float, str]]:
+        """Return (run, id, start in seconds since 1970, Box wire) of runs that wait in a lane, oldest first.
+
+        At most `count`, from the newest back, or from the oldest on; wire is "" where their Boxes, counted that way,
+        would be more than `most` bytes.
+        """
+
     def limit(self, name: str, rate: Rate) -> Verdict:
         """Count one more under `name` if `rate` allows it now."""
 
@@ -335,8 +346,8 @@ class Transport(Protocol):
         An intent whose try is gone is shown as unknown.
         """
 
-    def read(self, key: str) -> tuple[str, Any]:
-        """Return (type, value) of a store key.
+    def read(self, key: str, last: int | None = None) -> tuple[str, Any]:
+        """Return (type, value) of a store key; last: of a list only so many of its newest items, from 0 up.
 
         One of ("none", None), ("value", JSON text), ("list", [JSON text, …]) and ("hash", {field: JSON text}).
         """

@@ -210,7 +210,7 @@ def _clean(item: list[Any], hide: bool, redact: Callable[[str], str]) -> tuple[A
     from lumia.redaction import HIDDEN, cleaned, cleaned_stored
 
     kind, name, value = item[:3]
-    if hide or kind == "now":
+    if hide or kind == "now" or value is None or isinstance(value, bool | int | float):
         return HIDDEN if hide else value, hide
     return (cleaned_stored if kind == "store" else cleaned)(value, redact, name)
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from lumia.box import Box
     from lumia.config import ConfigStore
     from lumia.loader import Handler, PluginSet
+    from lumia.mcp import ToolServer
     from lumia.models import Models
     from lumia.ports import Claim
     from lumia.recording import Source
@@ -104,6 +105,7 @@ class Runtime:
     redact: Callable[[str], str] = str
     log: logging.Logger = field(default_factory=lambda: logging.getLogger("lumia"))
     handlers: dict[str, Loaded] = field(default_factory=dict)
+    tool_servers: Mapping[str, ToolServer] = field(default_factory=dict)
     draining: bool = False
     player: Callable[[Claim], Source | None] | None = None
     _table: Table | None = None
@@ -146,6 +148,7 @@ class Runtime:
         self.plugins = plugins
         found = plugins.handlers(*EVENT_KINDS)
         self.handlers = {handler.name: _loaded(handler) for handler in found}
+        self.tool_servers = _tool_servers(plugins)
         return route_table(found, {name: plugin.generation for name, plugin in plugins.plugins.items()})
 
     def handler(self, step: PlanStep) -> Loaded | None:
@@ -218,6 +221,17 @@ class Runtime:
             if self.plugins is not None:
                 with self.activated():
                     self.plugins.close()
+
+
+def _tool_servers(plugins: PluginSet) -> Mapping[str, ToolServer]:
+    from lumia.mcp import KIND
+
+    tools = plugins.handlers(KIND)
+    if not tools:
+        return {}
+    from lumia.mcp_local import servers
+
+    return servers(tools)
 
 
 def _held() -> Loaded:

@@ -1,4 +1,4 @@
-"""Time, ids, randomness and the adapter registry of the running bot (spec §6.2).
+"""Time, ids, randomness, the adapter registry and the tools of the running bot (spec §6.2, §10.3).
 
 Whoever needs a clock, an id or a random number asks here, so that tests and replay can pin them.
 """
@@ -17,6 +17,7 @@ from lumia.context import here
 from lumia.errors import PayloadError
 from lumia.ids import timed_id
 from lumia.marks import MAX_NAME, is_name
+from lumia.mcp_calls import Mcp
 from lumia.recording import inner, observed
 
 if TYPE_CHECKING:
@@ -181,3 +182,4 @@ def _store() -> Store:
 
 
 adapters = _Adapters()
+mcp = Mcp()

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import inspect
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import ModuleType
@@ -78,8 +78,9 @@ class Bot:
 
     what: modules, functions with marks, or paths of plugin folders (with manifest.json). config: plugin → values for
     its settings; "lumia" names the core's, with dotted keys. clock: `ManualClock()` to control time. root: a bot root
-    to use instead of a temporary one. name: the plugin that modules and functions belong to. Entering it raises what
-    is wrong with them: `RegistrationError`, `PluginLoadError` or `ConfigError`.
+    to use instead of a temporary one. name: the plugin that modules and functions belong to; permissions: what its
+    manifest would ask for. Entering it raises what is wrong with them: `RegistrationError`, `PluginLoadError` or
+    `ConfigError`.
     """
 
     def __init__(
@@ -90,6 +91,7 @@ class Bot:
         root: Path | None = None,
         name: str = "test",
         limits: Limits | None = None,
+        permissions: Sequence[str] = (),
     ) -> None:
         self._what = what
         self._config = config or {}
@@ -97,6 +99,7 @@ class Bot:
         self._root = root
         self._name = name
         self._limits = limits
+        self._permissions = tuple(permissions)
         self._stack = ExitStack()
         self.runtime: Runtime
 
@@ -141,7 +144,7 @@ class Bot:
         handlers = [handler for item in loose for handler in self._handlers(item)]
         _refuse_twins(handlers)
         if handlers:
-            plugins.plugins[self._name] = _loose_plugin(self._name, folder, tuple(handlers))
+            plugins.plugins[self._name] = _loose_plugin(self._name, folder, tuple(handlers), self._permissions)
         for plugin, values in self._config.items():
             if plugin != "lumia":
                 self._configure(plugin, values)
@@ -246,9 +249,9 @@ def _handler(plugin: str, mark: Mark, fn: Callable[..., Any]) -> Handler:
     return Handler(f"{plugin}.{fn.__name__}", fn, mark, plugin, "test", source)
 
 
-def _loose_plugin(name: str, folder: Path, handlers: tuple[Handler, ...]) -> Plugin:
+def _loose_plugin(name: str, folder: Path, handlers: tuple[Handler, ...], permissions: tuple[str, ...]) -> Plugin:
     module = ModuleType(f"lumia_test_{name}")
-    manifest = Manifest(name=name.replace("_", "-"), main="plugin.py")
+    manifest = Manifest(name=name.replace("_", "-"), main="plugin.py", permissions=permissions)
     return Plugin(name, "0.0.0", "test", manifest, folder, module.__name__, module, handlers)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from lumia.dead import AS_RUN, RETRIED, RETRY, is_letter, is_settled
 from lumia.history import NO_USAGE, RunSummary, Usage, position, root_of, tallied, usage
 from lumia.ids import child_id
-from lumia.journal import CANCEL, LOST, JournalEntry
+from lumia.journal import CANCEL, LOST, NEXT_DELAY, JournalEntry
 
 SHORTEST_MS = 0.5
 """Milliseconds; a shorter pause is no wait: it is the time of a commit."""
@@ -308,7 +308,7 @@ class _Builder:
     def _since(self, run: RunSummary, previous: JournalEntry | None) -> float:
         """Return the moment from which on a try could begin."""
         if previous is not None:
-            return self._ms(previous.time)
+            return self._ms(previous.time) + _put_off(previous)
         return round(self._ms(run.started) + self._delay(run.run_id), 3)
 
     def _began(self, entry: JournalEntry) -> float:
@@ -333,7 +333,9 @@ class _Builder:
         kinds = [("queue", queued)]
         if previous is not None:
             backoff = previous.outcome == "retry"
-            kinds = [("backoff", rest), *kinds] if backoff else [*kinds, ("handover", rest)]
+            delay = min(rest, _put_off(previous))
+            onward = [("delay", delay), *kinds, ("handover", rest - delay)]
+            kinds = [("backoff", rest), *kinds] if backoff else onward
         elif told is None:
             kinds = [("unknown", rest)]
         else:
@@ -347,6 +349,12 @@ class _Builder:
         """Return the milliseconds by which a run was put off when it was started."""
         told = next((entry.detail.get("delay") for entry in self._of[run_id] if entry.kind == "start"), None)
         return float(told) * 1000 if isinstance(told, (int, float)) else 0.0
+
+
+def _put_off(entry: JournalEntry) -> float:
+    """Return the milliseconds by which a step put its successor off."""
+    told = entry.detail.get(NEXT_DELAY)
+    return float(told) * 1000 if isinstance(told, (int, float)) else 0.0
 
 
 def _placed(since: float, kinds: Sequence[tuple[str, float]]) -> Iterator[Wait]:

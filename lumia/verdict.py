@@ -86,9 +86,8 @@ def _going_on(run: Run) -> str:
         cancelled = any(act.kind == CANCEL for act in run.acts)
         asked = "; its end is asked for, it comes with the step's" if cancelled else ""
         return f"{live.handler or run.id}{tries} has been running for {since}{asked}"
-    tried = (
-        f" after try {run.steps[-1].attempt}: {run.steps[-1].reason}" if run.steps and run.state == "delayed" else ""
-    )
+    again = run.steps and run.state == "delayed" and run.steps[-1].outcome != "next"
+    tried = f" after try {run.steps[-1].attempt}: {run.steps[-1].reason}" if again else ""
     return f"{live.handler or run.id} has been {WAITING.get(run.state, run.state)} for {since}{tried}"
 
 

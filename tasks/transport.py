@@ -346,21 +346,28 @@ class RedisTransport(LedgerPort):
         wait = float(self.call("limit", json.dumps(wire.rate(name, rate)))) / 1000
         return Verdict(not wait, wait)
 
-    def read(self, key: str) -> tuple[str, Any]:
-        """Return (type, value) of a store key."""
+    def waiting(self, key: str, count: int, most: int, *, newest: bool) -> list[tuple[str, str, float, str]]:
+        """Return (run, id, start, Box wire) of runs that wait in a lane, oldest first."""
+        reply = [item.decode() for item in self.call("waiting", key, count, most, int(newest))]
+        rows = zip(*(reply[column::4] for column in range(4)), strict=True)
+        return [(run_id, id, int(begun) / 1000, wire) for run_id, id, begun, wire in rows]
+
+    def read(self, key: str, last: int | None = None) -> tuple[str, Any]:
+        """Return (type, value) of a store key; last: of a list only so many of its newest items."""
         name = f"{self.prefix}s:{key}"
         try:
             value: bytes | None = self._scripts.ask("GET", name)
         except ResponseError:
-            return self._read_other(name)
+            return self._read_other(name, last)
         except _AWAY as error:
             raise BackendUnavailableError(f"Redis does not answer: {error}") from error
         return ("none", None) if value is None else ("value", value.decode())
 
-    def _read_other(self, name: str) -> tuple[str, Any]:
+    def _read_other(self, name: str, last: int | None) -> tuple[str, Any]:
         kind = self._asked("type", name)
         if kind == b"list":
-            return "list", [item.decode() for item in self._asked("lrange", name, 0, -1)]
+            first = 0 if last is None else -last or 1  # from 1 to 0 is nothing
+            return "list", [item.decode() for item in self._asked("lrange", name, first, -1 if first < 1 else 0)]
         if kind == b"hash":
             return "hash", {k.decode(): v.decode() for k, v in self._asked("hgetall", name).items()}
         return "none", None

@@ -10,11 +10,11 @@ import typer
 
 from lumia.cli import output
 
-COLUMNS = ("name", "place", "version", "state", "reason")
+COLUMNS = ("name", "place", "version", "state", "tools", "reason")
 
 
 def plugins(as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list.")] = False) -> None:
-    """List the plugins and their state: loaded, failed or disabled.
+    """List the plugins and their state (loaded, failed or disabled), and the tools they offer.
 
     Imports each plugin from its files without starting it, so it needs no running bot. A failure names file and line;
     then the exit code is 1.
@@ -28,7 +28,8 @@ def plugins(as_json: Annotated[bool, typer.Option("--json", help="Print a JSON l
     if as_json:
         output.data(rows)
     else:
-        output.table(COLUMNS, [[row[column] for column in COLUMNS] for row in rows])
+        shown = [{**row, "tools": ", ".join(row["tools"])} for row in rows]
+        output.table(COLUMNS, [[row[column] for column in COLUMNS] for row in shown])
     if any(row["state"] == "failed" for row in rows):
         raise typer.Exit(1)
 
@@ -38,12 +39,14 @@ def listed() -> list[dict[str, Any]]:
     from lumia.cli.opened import read_from_files
     from lumia.config import ConfigStore
     from lumia.discovery import discover
+    from lumia.mcp import KIND as TOOL
     from lumia.paths import base, find_root
 
     root = find_root()
     disabled = tuple(ConfigStore(root).core.plugins.disabled)
     with redirect_stdout(sys.stderr), output.quiet(), read_from_files() as (loaded, _):
         known = {name: plugin.version for name, plugin in loaded.plugins.items()}
+        tools = [(handler.plugin, handler.mark.id) for handler in loaded.handlers(TOOL)]
         failed = {failure.name: failure for failure in loaded.failures}
     rows = []
     for found in discover(base(), root, disabled):
@@ -51,5 +54,7 @@ def listed() -> list[dict[str, Any]]:
         state = "disabled" if found.disabled else "failed" if found.error or found.name not in known else "loaded"
         reason = str(failure or found.error or "") if state == "failed" else ""
         version = known.get(found.name, "")
-        rows.append({"name": found.name, "place": found.where, "version": version, "state": state, "reason": reason})
+        offered = sorted(tool for plugin, tool in tools if plugin == found.name)
+        values = (found.name, found.where, version, state, offered, reason)
+        rows.append(dict(zip(COLUMNS, values, strict=True)))
     return rows

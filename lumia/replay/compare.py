@@ -20,7 +20,9 @@ from lumia.replay.stage import is_other_call
 
 _ADDRESS = re.compile(r"0x[0-9a-f]{6,}")
 FIGURES = ("tokens_in", "tokens_out", "cost", "unpriced")
-NOT_NOTES = frozenset({"reads", "hidden", "trace", "cause", "gave", "box", "queued", "lost", "hold", "redacted"})
+NOT_NOTES = frozenset(
+    {"reads", "hidden", "trace", "cause", "gave", "box", "queued", "late", "lost", "hold", "redacted"}
+)
 """Details of a step's entry that are no notes of its handler and no figures: of the record, or of circumstances."""
 
 Found = Iterator[tuple[str, str, Any, Any]]
@@ -65,7 +67,8 @@ class Step:
         if then == now:
             return
         for name in sorted({*then, *now}):
-            if then.get(name) != now.get(name):
+            nothing = 0 if name in FIGURES else None  # a figure that is absent is one of nothing
+            if then.get(name, nothing) != now.get(name, nothing):
                 kind, field = (COST, name) if name in FIGURES else (OUTPUT, f"note {name}")
                 yield kind, field, then.get(name), now.get(name)
 

@@ -20,8 +20,9 @@ from lumia.recording import Missed, Player, Recording
 from lumia.routes import RouteTable
 from lumia.runtime import Runtime
 
-ANSWERED = ("store", "config", "now")
-"""Reads that a replay answers itself when they are not recorded: nothing stored, today's setting, the pinned time."""
+ANSWERED = ("store", "config", "now", "waiting", "tools")
+"""Reads that a replay answers itself when they are not recorded: nothing stored, today's setting, the pinned time, an
+empty lane, the tools of today's plugins."""
 
 
 class PinnedClock:
@@ -112,6 +113,10 @@ class StageTransport:
     def read(self, key: str) -> tuple[str, Any]:
         """Return ("none", None): what was in the store then is in the record."""
         return ("none", None)
+
+    def waiting(self, key: str, count: int, most: int, *, newest: bool) -> list[Any]:
+        """Return no runs: who waited then is in the record."""
+        return []
 
     def routes(self) -> RouteTable:
         """Return the routes of today's code."""

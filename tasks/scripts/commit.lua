@@ -97,7 +97,7 @@ if op == 'next' then
   change('a', 0)
   redis.call('ZREM', P .. 'claims', c.r)
   local reply = answer('ok')
-  push(c.r)
+  if c.delay > 0 then postpone(c.r, c.delay) else push(c.r) end
   return reply
 end
 if op == 'retry' or op == 'handback' then

@@ -473,34 +473,44 @@ end
 
 -- Scripts don't roll back, so what can fail is looked for before the first write, as if the writes
 -- before it in the same list had been made.
-local NEEDS = {incr = 'string', append = 'list', put = 'hash'}
+local NEEDS = {incr = 'string', append = 'list', put = 'hash', add = 'hash'}
 local MAX_COUNT = 9.2e18
+
+-- The number a counter holds at this point of the list; texts: what was written before, '' for a plain value.
+local function held(name, seen, op)
+  if seen.texts[op.f] or seen.anew or seen.kind == 'none' then return seen.texts[op.f] or '0' end
+  if op.o == 'incr' then return redis.call('GET', name) or '0' end
+  return redis.call('HGET', name, op.f) or '0'
+end
 
 local function refuses(ops)
   local ahead = {}
   for _, op in ipairs(ops) do
     local name = P .. 's:' .. op.k
-    local seen = ahead[op.k] or {kind = redis.call('TYPE', name).ok}
+    local seen = ahead[op.k] or {kind = redis.call('TYPE', name).ok, texts = {}}
     ahead[op.k] = seen
     if NEEDS[op.o] and seen.kind ~= 'none' and seen.kind ~= NEEDS[op.o] then return {'refused', op.k, seen.kind} end
-    if op.o == 'incr' then
-      local text = seen.text or (seen.kind == 'string' and redis.call('GET', name)) or '0'
+    if op.o == 'incr' or op.o == 'add' then
+      local text = held(name, seen, op)
       local sum = string.match(text, '^%-?%d+$') and tonumber(text) + op.v
       if not sum or math.abs(sum) > MAX_COUNT then return {'refused', op.k, sum and 'full counter' or 'no counter'} end
-      seen.text = string.format('%.0f', sum)
+      seen.texts[op.f] = string.format('%.0f', sum)
+    elseif op.o == 'put' then seen.texts[op.f] = op.v
+    elseif op.o ~= 'append' then
+      seen.anew, seen.texts = true, {[''] = op.o == 'set' and op.v or nil}
     end
     seen.kind = NEEDS[op.o] or (op.o == 'delete' and 'none') or 'string'
-    if op.o == 'set' then seen.text = op.v elseif op.o == 'delete' then seen.text = nil end
   end
 end
 
 local function apply(ops)
   for _, op in ipairs(ops) do
     local name = P .. 's:' .. op.k
-    local fresh = op.o ~= 'incr' or redis.call('EXISTS', name) == 0
+    local fresh = (op.o ~= 'incr' and op.o ~= 'add') or redis.call('EXISTS', name) == 0
     if op.o == 'set' then redis.call('SET', name, op.v)
     elseif op.o == 'delete' then redis.call('DEL', name)
     elseif op.o == 'incr' then redis.call('INCRBY', name, op.v)
+    elseif op.o == 'add' then redis.call('HINCRBY', name, op.f, op.v)
     elseif op.o == 'append' then
       redis.call('RPUSH', name, op.v)
       redis.call('LTRIM', name, -op.n, -1)

@@ -26,8 +26,8 @@ _LIMIT = 60.0
 @dataclass(frozen=True)
 class BotReport:
     """Problems as sentences. errors: of the whole bot; config: errors and config_warnings of its files; plugins: those
-    that don't load; offline: roles without a model; models: roles whose model can't be used; checks: what plugins
-    found, as (name, level, message, fix)."""
+    that don't load; tools: those the loaded ones offer; offline: roles without a model; models: roles whose model can't
+    be used; checks: what plugins found, as (name, level, message, fix)."""
 
     errors: tuple[str, ...] = ()
     config: tuple[str, ...] = ()
@@ -35,6 +35,7 @@ class BotReport:
     plugins: tuple[str, ...] = ()
     plugin_warnings: tuple[str, ...] = ()
     loaded: tuple[str, ...] = ()
+    tools: tuple[str, ...] = ()
     offline: tuple[str, ...] = ()
     models: tuple[str, ...] = ()
     served: Mapping[str, str] | None = None
@@ -76,6 +77,7 @@ def look(root: Path, *, checks: bool = False) -> BotReport:
     """Open the bot of `root` in this process, without any broker, and say what is wrong."""
     from lumia.checks import findings
     from lumia.inmemory import InMemoryTransport
+    from lumia.mcp import KIND
     from lumia.opening import open_bot
 
     try:
@@ -92,6 +94,7 @@ def look(root: Path, *, checks: bool = False) -> BotReport:
         plugins=tuple(str(failure) for failure in bot.plugins.failures),
         plugin_warnings=tuple(bot.plugins.warnings),
         loaded=tuple(sorted(bot.plugins.plugins)),
+        tools=tuple(sorted(f"{one.mark.id} ({one.plugin})" for one in bot.plugins.handlers(KIND))),
         offline=tuple(role.role for role in roles if role.offline),
         models=tuple(f"{role.role} ({role.model}): {role.problem}" for role in roles if role.problem),
         served={role.role: role.model for role in roles},

@@ -99,6 +99,8 @@ def _contents(base: Path, root: Path, seen: Sequence[str]) -> Iterator[Finding]:
         yield risk("plugins", text, "see docs/plugins.md")
     if report.loaded:
         yield ok("plugins", f"{len(report.loaded)} load from the files here: {', '.join(report.loaded)}")
+    if report.tools:
+        yield ok("tools", ", ".join(report.tools))
     for text in report.models:
         yield risk("models", text, "see [models.<role>] in config/lumia.toml")
     if report.served:

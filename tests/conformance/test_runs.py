@@ -115,7 +115,7 @@ def test_store_writes_are_seen_by_their_step_and_kept_by_its_commit(bot: Probe) 
     store = lumia.store.of("probe")
     assert store.get("n", scope=bot.scope) == 4
     assert store.get("last", scope=bot.scope) == {"at": 4}
-    assert store.fields("fields", scope=bot.scope) == {"a": 1}
+    assert store.fields("fields", scope=bot.scope) == {"a": 1, "b": 10}
 
 
 def test_a_store_conflict_writes_nothing_of_the_step(bot: Probe) -> None:
@@ -135,8 +135,26 @@ def test_direct_writes_are_all_or_none(bot: Probe) -> None:
     assert store.get("new", scope=bot.scope) is None
 
 
+def test_writes_are_looked_at_one_after_the_other_before_any_is_made(bot: Probe) -> None:
+    store = lumia.store.of("probe")
+    store.put("f", "text", "no number", scope=bot.scope)
+    store.incr("f", 4, field="n", scope=bot.scope)
+    name = f"probe/{bot.scope}/f"
+    for ops in ([StoreOp("add", name, "1", "n"), StoreOp("add", name, "1", "text")],
+                [StoreOp("put", name, '"x"', "n"), StoreOp("add", name, "1", "n")],
+                [StoreOp("set", name, "1"), StoreOp("add", name, "1", "n")]):  # fmt: skip
+        with pytest.raises(StoreError):
+            bot.runtime.transport.write(ops)
+        assert store.fields("f", scope=bot.scope) == {"text": "no number", "n": 4}
+    bot.runtime.transport.write([StoreOp("delete", name), StoreOp("add", name, "1", "text")])
+    assert store.fields("f", scope=bot.scope) == {"text": 1}
+
+
 def test_store_values_expire(bot: Probe) -> None:
     store = lumia.store.of("probe")
+    store.incr("many", field="a", scope=bot.scope, ttl=0.15)
+    store.put("put", "a", 1, scope=bot.scope, ttl=0.15)
+    until(lambda: store.fields("many", scope=bot.scope) == {} == store.fields("put", scope=bot.scope))
     store.set("brief", [1, {"a": None}], scope=bot.scope, ttl=0.15)
     assert store.get("brief", scope=bot.scope) == [1, {"a": None}]
     until(lambda: store.get("brief", "gone", scope=bot.scope) == "gone")

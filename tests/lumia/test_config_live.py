@@ -445,7 +445,7 @@ def test_a_read_only_folder_serves_a_bot_and_refuses_writes(tmp_path_factory: py
     config = root / "config"
     config.mkdir()
     (config / "p.toml").write_text('name = "kept"\n')
-    for folder in (root, *[parent for parent in root.parents if parent.name.startswith("pytest-")]):
+    for folder in (root, *[parent for parent in root.parents if parent.name.startswith(("pytest-", "popen-"))]):
         folder.chmod(0o755)
     config.chmod(0o555)
     try:

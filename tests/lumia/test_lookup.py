@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
+import lumia
 from lumia.dead import DeadFilter, DeadLetter
 from lumia.errors import UnknownRunError
 from lumia.history import MemoryHistory
 from lumia.journal import JournalEntry
 from lumia.lookup import Found, Lookup
 from lumia.ports import RunRecord
+from lumia.testing import Bot, ManualClock
 from tests.support.stories import T0, Story, answered
 
 
@@ -122,3 +125,22 @@ def test_the_newest_is_a_run_of_the_bot_however_long_only_the_bus_has_spoken() -
     for number in range(120):
         story.start("bus.adapters.console.find_active", flow="event", ms=10_000 + number)
     assert Lookup(MemoryHistory(story.entries)).newest()[0].root_id == run
+
+
+def test_a_message_leads_to_its_own_run_and_not_to_what_it_left_behind() -> None:
+    clock = ManualClock()
+
+    @lumia.pipe.on("msg")
+    def hear(content: lumia.Box[Any]) -> None:
+        clock.move(1)
+        lumia.event.start("memory.observe", lumia.Box.any(content.into()), key="memory", detach=True)
+        lumia.utils.next()
+
+    @lumia.event.consumer("memory.observe")
+    def observe(content: lumia.Box[Any]) -> None:
+        pass
+
+    with Bot(hear, observe, clock=clock) as bot:
+        run = bot.send("plain and quiet", message_id="quiet-1").run_id
+        bot.settle(5)
+        assert Lookup(bot.transport.history()).one("quiet-1") == Found(run, run)

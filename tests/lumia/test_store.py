@@ -29,6 +29,7 @@ WRITES = st.one_of(
     st.tuples(st.just("incr"), NAMES, st.integers(-3, 3)),
     st.tuples(st.just("append"), NAMES, SMALL, st.integers(1, 3)),
     st.tuples(st.just("put"), NAMES, NAMES, SMALL),
+    st.tuples(st.just("add"), NAMES, NAMES, st.integers(-3, 3)),
 )
 
 
@@ -38,6 +39,8 @@ def write(scope: str, op: str, *given: Any) -> Any:
     try:
         if op == "append":
             return store.append(given[0], given[1], scope=scope, keep=given[2])
+        if op == "add":
+            return store.incr(given[0], given[2], field=given[1], scope=scope)
         return getattr(store, op)(*given, scope=scope)
     except StoreError:
         return "refused"
@@ -181,6 +184,32 @@ def test_fields_are_set_one_by_one(store: Store) -> None:
 def test_a_field_is_text_that_can_be_stored(store: Store, wrong: Any) -> None:
     with pytest.raises(StoreError, match="a field is text"):
         store.put("f", wrong, 1)
+    if wrong is not None:
+        with pytest.raises(StoreError, match="a field is text"):
+            store.incr("f", field=wrong)
+
+
+def test_the_fields_of_a_mapping_count_each_for_itself(store: Store) -> None:
+    store.put("f", "name", "Ann")
+    assert [store.incr("f", 2, field="a"), store.incr("f", field="b"), store.incr("f", 3, field="a")] == [2, 1, 5]
+    assert store.fields("f") == {"name": "Ann", "a": 5, "b": 1}
+    with pytest.raises(StoreError, match="field 'name' holds 'Ann', which is no counter"):
+        store.incr("f", field="name")
+    with pytest.raises(StoreError, match="a counter stays within"):
+        store.incr("f", MAX_COUNT, field="a")
+
+
+def test_a_mapping_lives_as_long_as_its_first_count_or_its_last_put_says() -> None:
+    clock = ManualClock()
+    with Bot(writes_and_reads, clock=clock):
+        store = lumia.store.of("test")
+        for _ in range(2):
+            store.incr("counted", field="a", ttl=10)
+            store.put("put", "a", 1, ttl=10)
+            clock.move(6)
+        assert (store.fields("counted"), store.fields("put")) == ({}, {"a": 1})
+        clock.move(6)
+        assert store.fields("put") == {}
 
 
 def test_a_key_keeps_its_type_until_it_is_deleted(store: Store) -> None:
@@ -313,3 +342,50 @@ def test_a_clock_that_is_set_back_does_not_prolong_a_lifetime() -> None:
         clock.move(-3600)
         clock.move(11)
         assert store.get("v") is None
+
+
+# --- lists are read no further than asked for
+
+
+@given(
+    before=st.lists(st.integers(), max_size=6),
+    added=st.lists(st.tuples(st.integers(), st.integers(1, 5)), max_size=6),
+    last=st.none() | st.integers(0, 8),
+)
+def test_a_step_sees_what_it_appended_behind_what_was_there(
+    before: list[int], added: list[tuple[int, int]], last: int | None
+) -> None:
+    seen: list[list[int]] = []
+
+    @lumia.pipe.on("append")
+    def append(content: lumia.Box[Any]) -> None:
+        for value, keep in added:
+            lumia.store.append("k", value, keep=keep)
+        seen.append(lumia.store.items("k", last=last))
+
+    with Bot(append) as bot:
+        store = lumia.store.of("test")
+        for value in before:
+            store.append("k", value, keep=9)
+        bot.start("append", None)
+        expected = before
+        for value, keep in added:
+            expected = [*expected, value][-keep:]
+        assert store.items("k") == expected
+        assert seen == [expected if last is None else expected[max(0, len(expected) - last) :]]
+
+
+def test_the_record_of_a_step_holds_the_newest_items_it_asked_for_and_no_others() -> None:
+    @lumia.pipe.on("look")
+    def look(content: lumia.Box[Any]) -> None:
+        lumia.store.append("k", "newest")
+        lumia.store.items("k", last=2)
+
+    with Bot(look) as bot:
+        for number in range(50):
+            lumia.store.of("test").append("k", f"item {number}")
+        result = bot.start("look", None)
+        (entry,) = (one for one in bot.transport.history().entries(result.run_id) if one.kind == "step")
+    assert [read[1:3] for read in entry.detail["reads"] if read[0] == "store"] == [
+        ["test//k[-0:]", ["list", []]], ["test//k[-1:]", ["list", ['"item 49"']]],
+    ]  # fmt: skip

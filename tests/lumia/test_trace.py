@@ -19,7 +19,7 @@ def test_a_tree_has_its_steps_calls_and_children_in_their_places() -> None:
     story, run = answered()
     root = build(story.entries).run
     assert [(step.handler, step.attempt, step.outcome) for step in root.steps] == [
-        ("heartflow.filter_message", 1, "next"), ("heartflow.respond", 1, "retry"), ("heartflow.respond", 2, "stop"),
+        ("heartflow.filter_message", 1, "next"), ("heartflow.think", 1, "retry"), ("heartflow.think", 2, "stop"),
     ]  # fmt: skip
     assert [effect.outcome for step in root.steps for effect in step.effects] == ["done", "replayed"]
     assert [(child.id, child.relation, child.after) for child in root.children] == [
@@ -68,6 +68,17 @@ def test_a_steps_waits_never_overlap_and_end_where_it_begins(kept: set[int]) -> 
             places = [(wait.at, wait.at + wait.ms) for wait in step.waits]
             assert all(end <= begin + 1e-6 for (_, end), (begin, _) in pairwise(places))
             assert all(end <= step.at + 1e-6 for _, end in places)
+
+
+def test_a_pause_that_a_step_asked_for_is_a_delay_and_what_is_left_of_it_too() -> None:
+    story = Story()
+    run = story.start("said")
+    story.step(run, 0, "a.one", 5, next_delay=1.5)
+    story.step(run, 1, "a.two", 1520, took=5, queued=4.0).end(run, 1520)
+    waits = build(story.entries).run.steps[1].waits
+    assert [(wait.kind, wait.at, wait.ms) for wait in waits] == [
+        ("delay", 5.0, 1500.0), ("queue", 1505.0, 4.0), ("handover", 1509.0, 6.0),
+    ]  # fmt: skip
 
 
 def test_a_retry_of_one_subscriber_is_told_as_such() -> None:

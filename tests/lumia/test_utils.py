@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import lumia
 from lumia.errors import FlowError
-from lumia.testing import Bot
+from lumia.testing import Bot, ManualClock
 
 Handler = Callable[[lumia.Box[Any]], Any]
 
@@ -101,6 +102,58 @@ def test_a_mistake_is_named_with_its_handler(act: Callable[[], Any], mark: Any, 
     failed = next(step for step in result.steps if step.outcome == "failed")
     assert match in failed.reason and "test.acts" in failed.reason
     assert [step.handler for step in result.steps].count("test.acts") == 1
+
+
+@pytest.mark.parametrize("delay", [-0.1, float("nan"), float("inf"), 60.01, True, "1", None])
+def test_a_delay_is_seconds_up_to_a_minute(delay: Any) -> None:
+    result, seen = run(lambda: lumia.utils.next(delay=delay))
+    assert (result.outcome, len(result.steps), seen) == ("failed", 1, None)
+    assert "next() in test.acts" in result.reason and "60" in result.reason
+
+
+def test_the_next_handler_begins_when_its_delay_is_over() -> None:
+    @lumia.pipe.on("it", priv=1)
+    def puts_off(content: lumia.Box[Any]) -> None:
+        lumia.utils.next(delay=60)
+
+    @lumia.pipe.on("it")
+    def follows(content: lumia.Box[Any]) -> None:
+        pass
+
+    with Bot(puts_off, follows, clock=ManualClock()) as bot:
+        result = bot.start("it", 1)
+        bot.settle(59)
+        assert bot.transport.run(result.run_id).state == "delayed"  # type: ignore[union-attr]
+        bot.settle(1)
+        assert bot.transport.run(result.run_id).outcome == "done"  # type: ignore[union-attr]
+
+
+def test_a_delay_before_no_further_handler_is_none() -> None:
+    @lumia.pipe.on("it")
+    def alone(content: lumia.Box[Any]) -> None:
+        lumia.utils.next(delay=60)
+
+    with Bot(alone) as bot:
+        assert bot.start("it", 1).outcome == "done"
+
+
+def test_a_run_with_a_live_resource_makes_no_pause(tmp_path: Path) -> None:
+    def opens() -> None:
+        file = (tmp_path / "file").open("w")
+        lumia.pipe.start("inline", lumia.Box.any({"file": file}))
+
+    @lumia.pipe.on("inline")
+    def inline(content: lumia.Box[Any]) -> None:
+        lumia.utils.next(delay=1)
+
+    @lumia.pipe.on("it")
+    def starts(content: lumia.Box[Any]) -> None:
+        opens()
+
+    with Bot(starts, inline) as bot:
+        bot.start("it", 1)
+        (letter,) = bot.dead
+    assert "live resource" in letter.error and "leave out delay" in letter.error
 
 
 def test_a_handler_that_catches_the_error_of_a_second_next_has_called_the_first() -> None:

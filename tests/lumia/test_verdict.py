@@ -132,6 +132,14 @@ def test_where_a_message_is_stuck_is_told(live: Live, text: str) -> None:
     assert told(story, live={run: live}, now=T0 + 3) == (f"not answered yet: {text}", None)
 
 
+def test_a_pause_between_two_steps_is_no_failed_try() -> None:
+    story = Story()
+    run = story.start()
+    story.step(run, 0, "a.polish", 5, next_delay=2.0)
+    live = {run: Live("delayed", handler="a.deliver")}
+    assert told(story, live=live, now=T0 + 3)[0].endswith("a.deliver has been delayed for 3.00 s")
+
+
 def test_a_schedule_is_not_expected_to_answer() -> None:
     story = Story()
     run = story.start("cron.at.a.tidy")

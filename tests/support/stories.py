@@ -74,9 +74,9 @@ def answered() -> tuple[Story, str]:
     }
     story.step(run, 0, "heartflow.filter_message", 415, took=3, queued=12.0, box='{"j":{"message_id":"m-1"}}')
     story.effect(run, 1, "reply", 1310, took=880, **model)
-    story.step(run, 1, "heartflow.respond", 1340, "retry", took=920, reason="TimeoutError: the store was slow")
+    story.step(run, 1, "heartflow.think", 1340, "retry", took=920, reason="TimeoutError: the store was slow")
     story.effect(run, 1, "reply", 2346, "replayed", took=0.1, **model)
-    story.step(run, 1, "heartflow.respond", 2362, "stop", took=18, attempt=2, queued=3.0)
+    story.step(run, 1, "heartflow.think", 2362, "stop", took=18, attempt=2, queued=3.0)
     story.end(run, 2362, "done")
     send = story.child(run, 1, 0, "msg.send, dest=1.console.group-7", 2362)
     story.step(send, 0, "console.deliver", 2390, took=22)

@@ -71,6 +71,15 @@ def written(transport: RedisTransport, run_id: str) -> list[str]:
     return [names[b"S%d" % n].decode().split('"')[1] for n in range(1, int(names.get(b"S", 0)) + 1)]
 
 
+def test_a_step_that_puts_its_successor_off_takes_along_the_quick_ones_before_it(transport: RedisTransport) -> None:
+    first = claimed(transport)
+    claim = goes_on(transport, goes_on(transport, first))
+    assert transport.commit(claim, ends(claim, fuse=False, delay=30.0)) is None
+    assert written(transport, first.run_id) == ["p.s0", "p.s1", "p.s2"]
+    record = transport.run(first.run_id)
+    assert record is not None and (record.state, record.handler) == ("delayed", "p.s3")
+
+
 def test_quick_steps_are_written_together_with_the_last_one(transport: RedisTransport) -> None:
     claim = first = claimed(transport)
     for _ in range(3):

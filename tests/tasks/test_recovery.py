@@ -45,6 +45,17 @@ def after(content: lumia.Box) -> None:
     lumia.store.append("done by", os.getpid(), scope=content.into()["folder"])
 
 
+@lumia.pipe.on("pausing", priv=2)
+def pausing(content: lumia.Box) -> None:
+    lumia.store.incr("before", scope=content.into()["folder"])
+    lumia.utils.next(delay=0.5)
+
+
+@lumia.pipe.on("pausing", priv=1)
+def paused(content: lumia.Box) -> None:
+    lumia.store.append("done by", os.getpid(), scope=content.into()["folder"])
+
+
 @lumia.pipe.on("steady")
 def steady(content: lumia.Box) -> None:
     time.sleep(0.5)
@@ -171,6 +182,17 @@ def test_a_step_of_a_killed_worker_is_done_by_another_one_once(
             assert result.outcome == "done"
             assert store.get("committed", scope=str(tmp_path)) == 1
             assert store.items("done by", scope=str(tmp_path)) == [second.process.pid]
+
+
+def test_a_pause_outlives_the_worker_that_made_it(bot: Runtime, root: Path, url: str, tmp_path: Path) -> None:
+    with worker(root, url, name="first") as first:
+        run = lumia.pipe.start("pausing", box(tmp_path), key="group")
+        until(lambda: (found := bot.transport.run(run)) is not None and found.state == "delayed")
+        first.kill()
+    with worker(root, url, name="second") as second:
+        assert lumia.runs.wait(run, 20).outcome == "done"
+        assert lumia.store.of("work").get("before", scope=str(tmp_path)) == 1
+        assert lumia.store.of("work").items("done by", scope=str(tmp_path)) == [second.process.pid]
 
 
 def test_a_message_that_died_between_pop_and_claim_is_found_again(

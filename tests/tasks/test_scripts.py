@@ -104,6 +104,27 @@ def test_every_script_gives_the_first_answer_again(transport: RedisTransport) ->
     assert record is not None and record.finished and len(record.steps) == 2
 
 
+def test_a_successor_with_a_delay_is_put_off_in_the_commit_and_pushed_when_it_is_due(
+    transport: RedisTransport,
+) -> None:
+    redis: Any = transport.redis
+    run = transport.start([request(key="k")])[0].run_id
+    claim = claimed(transport)
+    commit = done(claim, delay=30.0)
+    for _ in range(2):
+        assert transport.commit(claim, commit) is None
+        record = transport.run(run)
+        assert record is not None and (record.state, record.handler, record.attempt) == ("delayed", "p.s1", 0)
+        assert redis.zrange("lumia:delayed", 0, -1) == [run.encode()]
+        assert redis.llen("default:3") == redis.zcard("lumia:claims") == 0
+        assert transport.lane_holder("k") == run
+    assert 25_000 < transport.call("move") <= 30_000
+    redis.zadd("lumia:delayed", {run: 1})
+    assert transport.call("move") == -1
+    follower = claimed(transport)
+    assert (follower.run_id, follower.step, follower.attempt) == (run, 1, 1)
+
+
 def test_a_batched_answer_is_given_again_with_the_same_run(transport: RedisTransport) -> None:
     transport.start([request()])
     transport.start([request()])

@@ -24,7 +24,7 @@ def test_the_tree_is_drawn_with_outcomes_reasons_times_and_bars() -> None:
     shown = lines(140)
     assert shown[0] == "answered: 1 message delivered at +2.39 s"
     row = next(line for line in shown if "TimeoutError" in line)
-    assert row.startswith("├─ heartflow.respond") and "retry" in row and "920 ms" in row and "████" in row
+    assert row.startswith("├─ heartflow.think") and "retry" in row and "920 ms" in row and "████" in row
     assert any(line.startswith("│  └─ model reply") and "812→40 tokens, $0.00042" in line for line in shown)
 
 
@@ -49,7 +49,7 @@ def test_an_encoding_without_line_drawing_gets_plain_characters(encoding: str) -
     file = io.TextIOWrapper(raw, encoding=encoding, errors="strict")
     show(build(answered()[0].entries), file, width=100)
     file.flush()
-    assert "|- heartflow.respond" in raw.getvalue().decode() and "###" in raw.getvalue().decode()
+    assert "|- heartflow.think" in raw.getvalue().decode() and "###" in raw.getvalue().decode()
 
 
 def test_colours_are_for_terminals_only() -> None:

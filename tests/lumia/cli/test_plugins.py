@@ -16,7 +16,21 @@ def test_a_loaded_plugin_has_a_place_and_a_version(cli: Cli) -> None:
     done = cli("plugins", "--json")
     assert done.code == 0
     expected = {"name": "good", "place": "plugins/good", "version": "0.0.0", "state": "loaded", "reason": ""}
-    assert row(done, "good") == expected
+    assert row(done, "good") == {**expected, "tools": []}
+
+
+def test_a_plugin_is_listed_with_its_tools(cli: Cli) -> None:
+    code = """
+import lumia
+
+
+@lumia.mcp.tool("shop", "price", description="The price of a thing")
+def price(thing: str) -> dict:
+    return {}
+"""
+    cli.plugin("shop", code)
+    assert row(cli("plugins", "--json"), "shop")["tools"] == ["shop.price"]
+    assert any(line.startswith("shop ") and "shop.price" in line for line in cli("plugins").out.splitlines())
 
 
 def test_a_failed_plugin_is_told_with_file_and_line_and_the_exit_code(cli: Cli) -> None:

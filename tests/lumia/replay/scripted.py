@@ -65,6 +65,7 @@ FAILED: dict[str, int] = {}
 
 ACTIONS: dict[str, Callable[..., Any]] = {
     "next": lambda box, content: lumia.utils.next(),
+    "next later": lambda box, content: lumia.utils.next(delay=5.0),
     "next box": lambda box, content, text: lumia.utils.next(lumia.Box.any({**content, "text": text}, meta=box.meta)),
     "stop": lambda box, content, why: lumia.utils.stop(why),
     "intercept": lambda box, content, why: lumia.utils.intercept(why),

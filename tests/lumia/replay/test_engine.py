@@ -37,7 +37,9 @@ COMMON = st.one_of(
     st.tuples(st.just("fail until"), st.integers(1, 4)),
 )
 SCRIPT = st.lists(COMMON, max_size=4)
-GOES_ON = st.sampled_from([[], [("next",)], [("next",)], [("next",)], [("next box", "new")], [("stop", "enough")]])
+GOES_ON = st.sampled_from(
+    [[], [("next",)], [("next",)], [("next",)], [("next later",)], [("next box", "new")], [("stop", "enough")]]
+)
 TOLD = st.sampled_from([[], [("event", "inner")]])
 
 
@@ -119,6 +121,7 @@ def test_another_text_is_told_where_it_stands_in_the_content() -> None:
         ([["next box", "a"]], [["next box", "b"]], "box"),
         ([["meta", "a"], ["next"]], [["next"]], "box"),
         ([["later"]], [["twice"]], "start[0] (how it is started)"),
+        ([["next later"]], [["next"]], "note next_delay"),
         ([["detached"]], [], "start[0]"),
         ([], [["send", "new"]], "start[0]"),
     ],

@@ -25,7 +25,9 @@ def bot() -> Iterator[Bot]:
 def test_a_command_is_answered_before_heartflow_sees_it(bot: Bot, text: str) -> None:
     result = bot.send(text, group="g")
     assert (result.outcome, result.reason, result.replies) == ("stopped", "answered a command", ["pong"])
-    assert [step.handler for step in result.steps] == ["hello.commands", "hello.count_sent"]
+    assert [step.handler for step in result.steps] == [
+        "hello.commands", "hello.count_sent", "heartflow.hear_own",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("text", ["hello", "!pong", "!roll 2d", "!roll 100d6", "", "!roll ٢d6"])

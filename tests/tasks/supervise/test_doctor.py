@@ -126,6 +126,15 @@ def test_a_missing_package_fails_and_another_version_is_a_risk(tmp_path: Path) -
     assert [(one.level, one.message.split()[0]) for one in findings] == [(FAIL, "no-such-package"), (RISK, "celery")]
 
 
+def test_the_tools_of_plugins_are_listed(bot_root: Path) -> None:
+    folder = bot_root / "plugins" / "shop"
+    folder.mkdir(parents=True)
+    (folder / "manifest.json").write_text('{"name": "shop"}', encoding="utf-8")
+    code = 'import lumia\n\n\n@lumia.mcp.tool("shop", "price", description="d")\ndef price() -> dict:\n    return {}\n'
+    (folder / "plugin.py").write_text(code, encoding="utf-8")
+    assert "shop.price (shop)" in bot_report(paths.base(), bot_root).tools
+
+
 def test_the_report_of_a_hopeless_bot_is_an_error_and_no_crash(bot_root: Path) -> None:
     (bot_root / "config" / "lumia.toml").write_text("[", encoding="utf-8")
     report = bot_report(paths.base(), bot_root)

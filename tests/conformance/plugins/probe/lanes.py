@@ -25,6 +25,37 @@ def lane_child(content: lumia.Box[Any]) -> None:
     note(content, content.into()["n"], "child")
 
 
+@lumia.pipe.on("pausing", priv=3)
+def comes_first(content: lumia.Box[Any]) -> None:
+    note(content, content.into()["n"], "before")
+    lumia.utils.next()
+
+
+@lumia.pipe.on("pausing", priv=2)
+def makes_a_pause(content: lumia.Box[Any]) -> None:
+    value = content.into()
+    lumia.utils.next(lumia.Box.any({**value, "paused": True}), delay=value["pause"])
+
+
+@lumia.pipe.on("pausing", priv=1)
+def goes_on_later(content: lumia.Box[Any]) -> None:
+    note(content, content.into()["n"], "after", content.into()["paused"])
+
+
+@lumia.pipe.on("looking behind", retry=1)
+def looks_behind(content: lumia.Box[Any]) -> None:
+    value = content.into()
+    if not appeared(value["until"]):
+        raise RuntimeError("nobody came")
+    asked = {name: value[name] for name in ("last", "first") if name in value}
+    found = lumia.lanes.waiting(**asked)
+    for one in found:
+        if isinstance(one.content, dict):
+            one.content["changed"] = True  # a copy: neither the record nor the run itself changes
+    lumia.annotate(waiting=[[one.run_id, one.id, one.content, one.accepted] for one in found])
+    lumia.annotate(again=len(lumia.lanes.waiting(**asked)))
+
+
 @lumia.pipe.on("parts", priv=2)
 def sends_parts(content: lumia.Box[Any]) -> None:
     for n in range(8):
@@ -125,6 +156,8 @@ def counts(content: lumia.Box[Any]) -> None:
     lumia.store.incr("n", scope=scope)
     lumia.store.set("last", {"at": lumia.store.get("n", scope=scope)}, scope=scope)
     lumia.store.put("fields", "a", 1, scope=scope)
+    lumia.store.incr("fields", 2, field="b", scope=scope, ttl=60)
+    lumia.store.incr("fields", 3, field="b", scope=scope, ttl=60)
 
 
 @lumia.pipe.on("conflicting", priv=1)
