@@ -74,7 +74,7 @@ def cases(path: Path, url: str, embedder: Embedder) -> dict[str, list[Case]]:
 def _links(connection: psycopg.Connection[Any], found: candidates.Found) -> Links | None:
     ranked = rank(found.candidates, found.query)
     considered = ranked.order[:CONSIDERED].tolist()
-    return associate(connection, found, considered, *seeds_of(ranked)) if considered else None
+    return associate(connection, found, considered, *seeds_of(ranked))[0] if considered else None
 
 
 def matrices(given: Sequence[Case], names: Sequence[str], base: Mapping[str, float]) -> list[Floats]:

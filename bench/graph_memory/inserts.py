@@ -1,8 +1,9 @@
 """How many messages a second the graph memory takes, with topics, terms and HNSW in place.
 
 `python -m bench.graph_memory inserts [--messages N]` starts a PostgreSQL of its own (with fsync off, as all tests of
-this repository) and measures batches of fifty, one message per transaction, and the latter in eight threads. Embedding
-is not part of it: the vectors are random, around centres as chats have them.
+this repository) and measures batches of fifty, one message per transaction, the latter in eight threads, and eight
+threads as in a worker, where each waits for its message and those that wait are written together. Embedding is not part
+of it: the vectors are random, around centres as chats have them.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from handlers.memory_graph import writing
+from handlers.memory_graph import together, writing
 from handlers.memory_graph.database import Database
 from handlers.memory_graph.types import Observed, Origin, Scope
 from handlers.memory_graph.writing import Observation
@@ -49,18 +50,22 @@ def _observation(number: int, chance: np.random.Generator, centres: np.ndarray, 
     )
 
 
-def _written(database: Database, batch: Sequence[Observation]) -> None:
+def _written(database: Database, batch: Sequence[Observation]) -> list[writing.Written]:
     with database.transaction() as connection:
-        writing.observe_many(connection, batch, embedder=database.embedder_id, now=NOW)
+        return writing.observe_many(connection, batch, embedder=database.embedder_id, now=NOW)
 
 
 def rate(database: Database, messages: Sequence[Observation], batch: int, threads: int = 1) -> float:
-    """Return how many messages a second were written."""
-    batches = [messages[at : at + batch] for at in range(0, len(messages), batch)]
+    """Return how many messages a second were written, in batches; batch 0: one by one as the bot does, those that
+    threads write at the same moment together."""
+    size = batch or 1
+    batches = [messages[at : at + size] for at in range(0, len(messages), size)]
+    group = together.Group[Observation, writing.Written](lambda given: _written(database, given))
+    write = group.write if batch == 0 else None
     database.prepare()
     began = time.perf_counter()
     with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(lambda one: _written(database, one), batches))
+        list(pool.map(lambda one: write(one[0]) if write else _written(database, one), batches))
     return len(messages) / (time.perf_counter() - began)
 
 
@@ -75,7 +80,8 @@ def run(given: argparse.Namespace) -> None:
         database = Database(server.url, model="bench", dimension=DIMENSION)
         for seed, (shown, batch, threads) in enumerate(
             [(f"batches of {BATCH}", BATCH, 1), (f"batches of {BATCH}, two threads", BATCH, 2),
-             ("one per transaction", 1, 1), (f"one per transaction, {THREADS} threads", 1, THREADS)]
+             ("one per transaction", 1, 1), (f"one per transaction, {THREADS} threads", 1, THREADS),
+             (f"as the bot does, {THREADS} threads", 0, THREADS)]
         ):  # fmt: skip
             messages = observations(given.messages, seed)
             print(f"{shown:<32} {rate(database, messages, batch, threads):8.0f} messages/s", flush=True)

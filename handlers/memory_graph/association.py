@@ -1,7 +1,8 @@
 """What the best candidates say for the others: spreading activation that starts from memories instead of the query.
 
-It goes two ways: through the topics two memories share, and from vector to vector. One statement fetches the vectors
-and mentions of those considered, the rest is arithmetic (`ranking.Links`).
+It goes two ways: through the topics two memories share, and from vector to vector. Two statements, sent together, fetch
+the vectors and mentions of those considered, and with them what is likely to be shown; the rest is arithmetic
+(`ranking.Links`).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from . import lookup
+from . import lookup, reading
 from .candidates import Found
 from .ranking import Links
 
@@ -21,17 +22,20 @@ if TYPE_CHECKING:
 
 _HUB = 1000
 """A topic with more mentions, or with more than a twentieth of the scope's, says nothing for those that share it."""
-_FETCH = """
+_MENTIONS = """
 WITH linking AS MATERIALIZED (
     SELECT t.id, t.mentions, row_number() OVER () AS ordinal FROM memory_topics t
     WHERE t.id IN (SELECT m.topic_id FROM memory_instances i JOIN memory_mentions m ON m.instance_id = i.id
-        WHERE i.number = ANY(%(seeds)s::int8[])) AND t.mentions BETWEEN 2 AND %(hub)s),
-shown AS MATERIALIZED (SELECT number, id, content_embedding FROM memory_instances
-    WHERE number = ANY(%(considered)s::int8[]))
-SELECT (SELECT string_agg(int8send(number) || vector_send(content_embedding), ''::bytea) FROM shown),
-    (SELECT string_agg(int8send(s.number) || int8send(l.ordinal) || float8send(l.mentions) || float4send(m.weight),
-        ''::bytea)
-     FROM shown s JOIN memory_mentions m ON m.instance_id = s.id JOIN linking l ON l.id = m.topic_id)
+        WHERE i.number = ANY(%(seeds)s::int8[])) AND t.mentions BETWEEN 2 AND %(hub)s)
+SELECT string_agg(int8send(s.number) || int8send(l.ordinal) || float8send(l.mentions) || float4send(m.weight),
+    ''::bytea)
+FROM memory_instances s JOIN memory_mentions m ON m.instance_id = s.id JOIN linking l ON l.id = m.topic_id
+WHERE s.number = ANY(%(considered)s::int8[])
+"""
+_ROWS = f"""
+SELECT i.number, i.content_embedding,
+    CASE WHEN i.number = ANY(%(shown)s::int8[]) THEN json_build_array({reading.INSTANCE})::text END
+FROM memory_instances i JOIN memory_scopes s ON s.id = i.scope_id WHERE i.number = ANY(%(considered)s::int8[])
 """
 _MENTION = np.dtype([("number", ">i8"), ("topic", ">i8"), ("mentions", ">f8"), ("weight", ">f4")])
 
@@ -42,35 +46,63 @@ def associate(
     considered: Sequence[int],
     seeds: Sequence[int],
     shares: NDArray[np.float64],
-) -> Links:
-    """Return what the best candidates say for those `considered`.
+    shown: Sequence[int] = (),
+) -> tuple[Links, dict[int, bytes]]:
+    """Return what the best candidates say for those `considered`, and by number the instances `shown`, as
+    `reading.instance_of_json` takes them.
 
-    considered, seeds: positions among the candidates, the seeds best first. shares: of the activation, one per seed,
-    adding up to 1. Inside the transaction in which `found` was found; raises what the database raises.
+    considered, seeds, shown: positions among the candidates, the seeds best first. shares: of the activation, one per
+    seed, adding up to 1. Inside the transaction in which `found` was found; raises what the database raises.
     """
-    count, whole = len(found.numbers), max(2.0, found.place.instances)
+    wanted = sorted({*considered, *seeds, *shown})
     values = {
         "seeds": lookup.array(found.numbers[list(seeds)].tolist()),
-        "considered": lookup.array(found.numbers[sorted({*considered, *seeds})].tolist()),
-        "hub": int(min(_HUB, max(3.0, 0.05 * whole))),
+        "considered": lookup.array(found.numbers[wanted].tolist()),
+        "shown": lookup.array(found.numbers[list(shown)].tolist()),
+        "hub": int(min(_HUB, max(3.0, 0.05 * found.place.instances))),
     }
-    row = connection.execute(_FETCH, values, prepare=True, binary=True).fetchone()
-    assert row is not None
-    dimension = len(found.whitening.mean)
-    kind = np.dtype([("number", ">i8"), ("head", ">i4"), ("vector", ">f4", (dimension,))])
-    vectors, mentions = np.frombuffer(row[0] or b"", kind), np.frombuffer(row[1] or b"", _MENTION)
+    with connection.pipeline():
+        rows = connection.execute(_ROWS, values, prepare=True, binary=True)
+        mentions = connection.execute(_MENTIONS, values, prepare=True, binary=True)
+    numbers, vectors, instances = _read(rows, len(found.whitening.mean))
+    row = mentions.fetchone()
+    packed = np.frombuffer((row and row[0]) or b"", _MENTION)
+    return _links(found, numbers, vectors, packed, seeds, shares), instances
+
+
+def _read(rows: psycopg.Cursor[Any], dimension: int) -> tuple[NDArray[np.int64], NDArray[np.float32], dict[int, bytes]]:
+    """Return numbers, vectors (n, d) and instances, as far as they are there, of the rows of `_ROWS`.
+
+    Taken as the server sends them: a vector is a head of four bytes and its numbers.
+    """
+    result = rows.pgresult
+    assert result is not None
+    count = rows.rowcount
+    numbers = np.frombuffer(b"".join(result.get_value(at, 0) or b"" for at in range(count)), ">i8").astype(np.int64)
+    kind = np.dtype([("head", ">i4"), ("vector", ">f4", (dimension,))])
+    vectors = np.frombuffer(b"".join(result.get_value(at, 1) or b"" for at in range(count)), kind)["vector"]
+    shown = {
+        number: text for at, number in enumerate(numbers.tolist()) if (text := result.get_value(at, 2)) is not None
+    }
+    return numbers, vectors.astype(np.float32), shown
+
+
+def _links(
+    found: Found, numbers: NDArray[np.int64], vectors: NDArray[np.float32], mentions: Any, seeds: Sequence[int],
+    shares: NDArray[np.float64],
+) -> Links:  # fmt: skip
+    count, whole = len(found.numbers), max(2.0, found.place.instances)
+    mentions = mentions[np.isin(mentions["number"], numbers)]  # something may have been forgotten in between
     resembling, associated = np.zeros((len(seeds), count)), np.zeros((len(seeds), count))
-    order = np.argsort(found.numbers)
-    place = order[np.searchsorted(found.numbers, vectors["number"], sorter=order)]
+    place = np.searchsorted(found.numbers, numbers)
     row_of = np.full(count, -1, np.intp)
     row_of[place] = np.arange(len(place))
-    present = [at for at, seed in enumerate(seeds) if row_of[seed] >= 0]  # one may have been forgotten meanwhile
+    present = [at for at, seed in enumerate(seeds) if row_of[seed] >= 0]  # one, too
     if not present:
         return Links(tuple(seeds), resembling, associated)
-    known = np.asarray(vectors["vector"], np.float32)
-    alike = found.whitening.between(known[row_of[[seeds[at] for at in present]]], known)
+    alike = found.whitening.between(vectors[row_of[[seeds[at] for at in present]]], vectors)
     resembling[np.asarray(present)[:, None], place[None, :]] = alike * shares[present][:, None]
-    associated[:, place] = _shared(mentions, vectors["number"], found.numbers[list(seeds)], shares, whole)
+    associated[:, place] = _shared(mentions, numbers, found.numbers[list(seeds)], shares, whole)
     for at, seed in enumerate(seeds):
         resembling[at, seed] = associated[at, seed] = 0.0
     return Links(

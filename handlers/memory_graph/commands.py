@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import lumia
 
 from . import engine
+from .types import Calibration
 
 if TYPE_CHECKING:
     import psycopg
 
 Group = Annotated[str, "Only this chat: its id, or platform:account:kind:id."]
 AsJson = Annotated[bool, "Print JSON."]
+_COMMANDING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+"""What could command a terminal, or turn a line around."""
 
 
 @lumia.command("memory query", help="Ask the memory, as a message would, and see why each line came back")
@@ -52,7 +56,7 @@ def query(
         why = ", ".join(f"{reason} {reason.score:+.1f}" for reason in one.reasons)
         who = said.sender_name or said.sender or said.kind
         head = f"{one.score:6.2f}  {said.id}  {_day(said.created_at)}  {chat or '(bot)'}"
-        print(f"{head}  {who}: {_line(said.content)}  [{why}]")
+        tell(f"{head}  {who}: {_line(said.content)}  [{why}]")
     if not lines:
         note("the memory holds nothing on that")
     return 0
@@ -72,7 +76,7 @@ def stats(json_: AsJson = False) -> int:
         print(json.dumps(found, ensure_ascii=False))
         return 0
     for name, value in found.items():
-        print(f"{name:10}  {_told(name, value)}")
+        tell(f"{name:10}  {_told(name, value)}")
     return 0
 
 
@@ -93,13 +97,11 @@ def show(
         return 0
     for name, value in found.record.items():
         shown = value["chat"] or "(bot)" if name == "scope" else value
-        print(f"{name:14}  {_moment(float(value)) if name in ('created_at', 'last_accessed') else shown}")
+        tell(f"{name:14}  {_moment(float(value)) if name in ('created_at', 'last_accessed') else shown}")
     for weight, kind, near in found.near:
-        print(f"{kind:14}  {weight:.2f}  {near}")
+        tell(f"{kind:14}  {weight:.2f}  {near}")
     for one in found.said:
-        print(
-            f"said            {_day(one['created_at'])}  {one['sender_name'] or one['kind']}: {_line(one['content'])}"
-        )
+        tell(f"said            {_day(one['created_at'])}  {one['sender_name'] or one['kind']}: {_line(one['content'])}")
     return 0
 
 
@@ -124,7 +126,7 @@ def unpin(id: Annotated[str, "Id of a record or topic."]) -> int:
 @lumia.command("memory forget", help="Forget records, a person or a chat; the recycle table keeps them for a while")
 def forget(
     *ids: Annotated[str, "Ids of records or topics."],
-    sender: Annotated[str, "Everything this person said, and their profile and relations for good."] = "",
+    sender: Annotated[str, "Everything this person said; their profile, relations and hints for good."] = "",
     group: Annotated[str, "Everything of this chat, with its people and hints; with --sender what they said."] = "",
     yes: Annotated[bool, "Don't ask."] = False,
 ) -> int:
@@ -138,18 +140,25 @@ def forget(
         return usage_error("name ids, --sender or --group")
     with reading() as connection:
         found = operations.selected(connection, engine.bot_name(), ids, sender, group)
+        chat = operations.chat_named(connection, engine.bot_name(), group) if group else None
+        whose = operations.named(connection, engine.bot_name(), sender, chat) if sender else None
     count = sum(map(len, found.values()))
     whole = bool(group) and not sender and not ids
-    if not found:
+    if not found and not whose:
         note("there is nothing to forget")
         return 0
     places = ", ".join(scope.chat or "(bot)" for scope in found)
     also = " and who takes part" if whole else " and who they are" if sender else ""
-    if not yes and not _agreed(f"Forget {count} records{also} in {places}?"):
+    if not yes and not _agreed(f"Forget {count} records{also} in {places or 'any chat'}?"):
         return 1
+    hinted = operations.forget_hints(whose) if whose else 0  # first: the names they are looked for go afterwards
+    if not found and not hinted:
+        note("there is nothing to forget")
+        return 0
     with progress("forgetting", count) as at:
         gone = operations.forget(found, sender=sender, group=whole, progress=at)
-    print(f"forgot {gone.instances} records, {gone.topics} topics and {gone.edges} associations{_way_back(gone.batch)}")
+    what = f"{gone.instances} records, {gone.topics} topics and {gone.edges} associations"
+    print(f"forgot {what}{f', and {hinted} hints' if hinted else ''}{_way_back(gone.batch)}")
     return 0
 
 
@@ -192,7 +201,7 @@ def decay(
         return 0
     print(f"would evict {found.topics} topics, {found.instances} records and {found.edges} associations")
     for name in found.names:
-        print(f"  {name}")
+        tell(f"  {name}")
     return 0
 
 
@@ -208,8 +217,10 @@ def rebuild(abandon: Annotated[bool, "Give up a rebuild that has begun; the old 
     """
     from . import reembed
 
+    stored = engine.stored()
+    stored.prepare()  # makes the tables of a memory that has none yet
     if abandon:
-        with closing(engine.stored().connect()) as connection:
+        with closing(stored.connect()) as connection:
             reembed.abandon(connection)
         print("the rebuild is given up; the old embedder stays")
         return 0
@@ -217,7 +228,8 @@ def rebuild(abandon: Annotated[bool, "Give up a rebuild that has begun; the old 
     with progress(f"embedding with {work.embedder.model}", 0) as at:
         for step in reembed.rebuild(work.database, work.embedder):
             at(step.done, step.total)
-    print(f"{step.total} texts are embedded with {work.embedder.model} ({work.embedder.dimension} numbers)")
+    shown = f"{work.embedder.model} ({work.embedder.dimension} numbers)"
+    print(f"{step.total} texts are embedded with {shown}" if step.total else f"everything is embedded with {shown}")
     return 0
 
 
@@ -236,20 +248,17 @@ def export(
     if file == "-":
         sys.stdout.writelines(lines)
         return 0
-    target, count = Path(file), -1
-    partial = target.with_name(f".{target.name}.partial")
+    if not file.strip():
+        return usage_error("FILE is not empty")
+    count = -1
     try:
-        private = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)  # it holds what people said
-        with os.fdopen(private, "w", encoding="utf-8") as out, progress(f"writing {file}", 0) as at:
+        with _private(Path(file)) as out, progress(f"writing {file}", 0) as at:
             for line in lines:
                 out.write(line)
                 count += 1
                 at(count)
-        partial.replace(target)
     except OSError as error:
-        return _failed(f"{file}: {error.strerror or error}")
-    finally:
-        partial.unlink(missing_ok=True)
+        return _failed(f"{file}: {error.strerror or error}; name a file that can be written")
     print(f"{count} rows in {file}")
     return 0
 
@@ -269,7 +278,7 @@ def import_(
     work = engine.current()
     passages = work.embedder.passages if reembed else None
     try:
-        with sys.stdin if file == "-" else Path(file).open(encoding="utf-8") as lines:
+        with sys.stdin if file == "-" else Path(file).open(encoding="utf-8-sig") as lines:
             bot = "" if everyone else engine.bot_name()
             done = exchange.import_lines(work.database, lines, passages=passages, bot=bot)
     except OSError as error:
@@ -296,8 +305,10 @@ def evaluate(
     work = engine.current()
     try:
         found = measuring.evaluate(Path(file), work.database.url, work.embedder, ablate=parts, progress=note)
-    except (ValueError, OSError) as error:
-        return _failed(f"{file}: {error}")
+    except OSError as error:
+        return _failed(f"{file}: {error.strerror or error}")
+    except ValueError as error:
+        return _failed(str(error))
     if json_:
         print(json.dumps(found))
         return 0
@@ -325,9 +336,9 @@ def graph(
     from . import neighbourhood, operations
     from .types import Scope
 
-    target = Path(out)
-    if target.suffix not in (".svg", ".html"):
-        return usage_error("--out ends with .svg or .html")
+    target, topic = Path(out), lumia.payloads.clean_text(topic)
+    if target.suffix not in (".svg", ".html") or not topic.strip():
+        return usage_error("TOPIC is not empty and --out ends with .svg or .html")
     now, bot = lumia.system.now(), engine.bot_name()
     with reading() as connection:
         named = operations.chat_named(connection, bot, group) if group else ""
@@ -336,12 +347,40 @@ def graph(
     try:
         target.write_text(drawn, "utf-8")
     except OSError as error:
-        return _failed(f"{out}: {error.strerror or error}")
+        return _failed(f"{out}: {error.strerror or error}; name a file that can be written")
     print(out)
     return 0
 
 
 # --- how they speak
+
+
+def plain(text: str) -> str:
+    """Return `text` without what could command a terminal: people say what they like; tabs and line ends stay."""
+    return _COMMANDING.sub("", text)
+
+
+def tell(line: str) -> None:
+    """Print a line of data that quotes people."""
+    print(plain(line))
+
+
+@contextmanager
+def _private(target: Path) -> Iterator[TextIO]:
+    """Give a file only its owner may read, in place of `target` once it is whole; a device or pipe is written to."""
+    if target.exists() and not target.is_file():
+        with target.open("w", encoding="utf-8") as out:
+            yield out
+        return
+    target = target.resolve()  # a link stays one
+    partial = target.with_name(f".{target.name}.partial")
+    try:
+        private = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)  # it holds what people said
+        with os.fdopen(private, "w", encoding="utf-8") as out:
+            yield out
+        partial.replace(target)
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 def _told(name: str, value: Any) -> Any:
@@ -351,8 +390,10 @@ def _told(name: str, value: Any) -> Any:
     if not value and name in ("embedder", "rebuild", "chats"):
         return "none"
     if name == "embedder":
-        alike = value["calibration"]["mean"]
-        return f"{value['model']} ({value['dimension']} numbers; unrelated texts are {alike:.2f} alike)"
+        calibration = Calibration(**value["calibration"])
+        alike = f"unrelated texts are {calibration.mean:.2f} alike"
+        measured = "not measured yet" if calibration == Calibration() else alike
+        return f"{value['model']} ({value['dimension']} numbers; {measured})"
     if name == "rebuild":
         return f"{value['done']} of {value['total']} texts by {value['model']}"
     return ", ".join(f"{chat or '(bot)'} {count}" for chat, count in value.items()) if name == "chats" else value

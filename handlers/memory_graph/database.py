@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 LIMIT_SECONDS = 15.0
 """What one transaction may take; a database that is frozen must not freeze its caller."""
 _CONNECT_SECONDS = 3
+_MIGRATION_SECONDS = 1800.0
+"""A step may build an index anew."""
 _IDLE_SECONDS = 5.0
 """A connection unused for longer is asked whether it still lives."""
 _AWAY_SECONDS = 2.0
@@ -177,8 +179,8 @@ class Database:
                 return connection
         connection = self.connect()
         try:
+            self._make_ready(connection)
             with _limited(connection, self.limit):
-                self._make_ready(connection)
                 register(connection)
         except BaseException as error:
             with suppress(Exception):
@@ -192,13 +194,16 @@ class Database:
         with self._migrating:
             if self._ready:
                 return
-            complete = migrations.check(connection, unfinished=True)
+            with _limited(connection, self.limit):
+                complete = migrations.check(connection, unfinished=True)
             if not self.model:
-                self._adopt(connection, complete=complete)
+                with _limited(connection, self.limit):
+                    self._adopt(connection, complete=complete)
             else:
                 if not complete:
-                    migrations.migrate(connection, self.dimension)
-                with connection.transaction():
+                    with _limited(connection, _MIGRATION_SECONDS):
+                        migrations.migrate(connection, self.dimension)
+                with _limited(connection, self.limit), connection.transaction():
                     self._embedder = claim_active(connection, self.model, self.dimension, self.calibration)
             self._ready = True
 

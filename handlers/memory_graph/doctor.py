@@ -70,7 +70,22 @@ def _to_be_made(connection: psycopg.Connection[Any], extension: tuple[int, ...] 
             "messages are answered without memory: the database server has no pgvector",
             "install pgvector 0.8 or newer there, or take the database of `lumia up`",
         )
+    if extension is None and not _may_install(connection):
+        return lumia.checks.risk(
+            "messages are answered without memory: this account may not install pgvector in the database",
+            "let a superuser run CREATE EXTENSION vector there",
+        )
     return lumia.checks.ok("its tables are made by the first message")
+
+
+def _may_install(connection: psycopg.Connection[Any]) -> bool:
+    """Tell whether CREATE EXTENSION is allowed: to a superuser, or with CREATE where the extension is trusted."""
+    row = connection.execute(
+        "SELECT (SELECT rolsuper FROM pg_roles WHERE rolname = current_user) "
+        "OR (has_database_privilege(current_database(), 'CREATE') AND EXISTS (SELECT FROM "
+        "pg_available_extension_versions WHERE name = 'vector' AND trusted))"
+    ).fetchone()
+    return bool(row and row[0])
 
 
 def _contents(found: psycopg.Connection[Any]) -> Iterator[lumia.checks.Finding]:
@@ -82,7 +97,10 @@ def _contents(found: psycopg.Connection[Any]) -> Iterator[lumia.checks.Finding]:
     count = sum(number for (number,) in found.execute("SELECT instances FROM memory_scopes"))
     shown = f"{count} instances, vectors of {active.model} ({active.dimension} numbers)"
     if role != active.model:
-        yield lumia.checks.risk(f"{shown}, but the configured embedder is {role}", "lumia memory rebuild")
+        yield lumia.checks.risk(
+            f"{shown}, but the configured embedder is {role}: nothing is recalled, and what is said waits",
+            "lumia memory rebuild",
+        )
     else:
         yield lumia.checks.ok(shown)
     if (change := reembed.progress(found)) is not None:

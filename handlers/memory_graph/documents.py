@@ -10,6 +10,7 @@ import hashlib
 import io
 import logging
 import re
+import stat
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -80,7 +81,7 @@ def read(path: Path) -> Document:
         raise KnowledgeError(f"{path}: there is no text in it{hint}")
     if sum(len(block.text) for block in blocks) > MAX_CHARACTERS:
         raise KnowledgeError(f"{path}: more than {MAX_CHARACTERS:,} characters of text; split it into several files")
-    return Document(str(path.resolve()), path.name, found, hashlib.sha256(raw).digest(), len(raw), blocks)
+    return Document(shown(path.resolve()), shown(path.name), found, hashlib.sha256(raw).digest(), len(raw), blocks)
 
 
 def chunks(document: Document) -> list[Chunk]:
@@ -97,19 +98,28 @@ def weight(text: str) -> int:
     return len(text) + 2 * len(_CJK.findall(text))
 
 
+def shown(name: str | Path) -> str:
+    """Return a file's name as a database takes it: bytes that are no UTF-8 are written as `\\udcff`."""
+    return str(name).encode("utf-8", "backslashreplace").decode()
+
+
 # --- reading
 
 
 def _bytes(path: Path) -> bytes:
     try:
-        if path.is_dir():
+        known = path.stat()
+        if stat.S_ISDIR(known.st_mode):
             raise KnowledgeError(f"{path} is a folder; name files, for example {path}/*.md")
-        size = path.stat().st_size
-        if size > MAX_BYTES:
+        if not stat.S_ISREG(known.st_mode):  # a pipe may never end, and neither does /dev/zero
+            raise KnowledgeError(f"{path}: a device or a pipe; name a file")
+        with path.open("rb") as file:
+            raw = file.read(MAX_BYTES + 1)  # whatever its size says: it may grow, and files of /proc say 0
+        if len(raw) > MAX_BYTES:
+            size = max(known.st_size, len(raw)) / 2**20
             raise KnowledgeError(
-                f"{path}: {size / 1e6:.0f} MB are more than the {MAX_BYTES / 1e6:.0f} MB a file may have; split it"
+                f"{path}: {size:.1f} MiB are more than the {MAX_BYTES >> 20} MiB a file may have; split it"
             )
-        raw = path.read_bytes()
     except OSError as error:
         raise KnowledgeError(f"{path}: {error.strerror or error}; check the name and who may read it") from error
     if not raw.strip():
@@ -181,7 +191,6 @@ def _blocks(text: str, *, markdown: bool) -> Iterator[Block]:
 
 def _pdf(path: Path, raw: bytes) -> Iterator[Block]:
     from pypdf import PdfReader
-    from pypdf.errors import PyPdfError
 
     logging.getLogger("pypdf").setLevel(logging.ERROR)  # it warns of every small fault that it mends
     try:
@@ -193,8 +202,9 @@ def _pdf(path: Path, raw: bytes) -> Iterator[Block]:
                 yield Block(block.text, "", number)
     except KnowledgeError:
         raise
-    except (PyPdfError, ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError) as error:
-        raise KnowledgeError(f"{path}: damaged, it can't be read as PDF: {error}; save it anew") from error
+    except Exception as error:  # a damaged file breaks its parser in any way
+        what = str(error) or repr(error)
+        raise KnowledgeError(f"{path}: damaged, it can't be read as PDF: {what}; save it anew") from error
 
 
 # --- cutting

@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 import lumia
+from lumia.models import calibration
 
 from . import embedders
 from .errors import EmbedderError
-from .samples import UNRELATED
 from .types import Calibration, Embedded, Embedder
 
 if TYPE_CHECKING:
@@ -30,7 +30,6 @@ UNMEASURED = Calibration()
 _PROBE = "How many numbers has a vector of this model?"
 
 _known: dict[tuple[str, str], int] = {}
-_calibrations: dict[tuple[str, int], Calibration] = {}
 _lock = threading.Lock()
 
 
@@ -39,7 +38,8 @@ class RoleEmbedder:
     """Turns texts into vectors of length 1 by the role `embedding`; see `types.Embedder`.
 
     model: as `lumia status` shows it. dimension: numbers per vector. Raises `lumia.errors.ModelError` when the model
-    doesn't answer, and `EmbedderError` when it suddenly gives another dimension.
+    doesn't answer, `ModelConfigError` once another one is configured, `EmbedderError` when it suddenly gives another
+    dimension.
     """
 
     model: str
@@ -51,20 +51,17 @@ class RoleEmbedder:
         return Calibration(**lumia.recorded("memory", f"calibration {self.model}", self._measured))
 
     def _measured(self) -> dict[str, float]:
-        key = self.model, self.dimension
-        if key not in _calibrations:
-            _calibrations[key] = measure(self)
-        return asdict(_calibrations[key])
+        return asdict(lumia.models.scale("document").calibration)
 
     def passages(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Return the vectors of texts to be found, shape (len(texts), dimension)."""
         if not texts:
             return np.zeros((0, self.dimension), np.float32)
-        return self._rows(lumia.models.embed(list(texts), input_type="document"), len(texts))
+        return self._rows(lumia.models.embed(list(texts), input_type="document", model=self.model), len(texts))
 
     def query(self, text: str) -> Embedded:
         """Return the vector of a text that looks for others, shape (dimension,)."""
-        row: Embedded = self._rows(lumia.models.embed([text], input_type="query"), 1)[0]
+        row: Embedded = self._rows(lumia.models.embed([text], input_type="query", model=self.model), 1)[0]
         return row
 
     def _rows(self, vectors: Sequence[Sequence[float]], count: int) -> NDArray[np.float32]:
@@ -83,27 +80,29 @@ def current() -> RoleEmbedder:
     Raises `lumia.errors.ModelError` and `ModelConfigError` when the model can't be asked.
     """
     found = lumia.recorded("memory", "embedder", _looked_up)
+    if problem := found.get("problem"):
+        raise lumia.errors.ModelConfigError(problem)
     return RoleEmbedder(found["model"], found["dimension"])
 
 
 def _looked_up() -> dict[str, Any]:
+    """Return model and dimension, or as `problem` what is wrong with the config: a replay meets the same."""
+    try:
+        return _asked()
+    except lumia.errors.ModelConfigError as error:
+        return {"problem": str(error)}
+
+
+def _asked() -> dict[str, Any]:
     role = next(info for info in lumia.models.describe() if info.role == ROLE)
     key = role.model, role.source
     dimension = _known.get(key)
     if dimension is None:
         # Without the lock: were the server to hang, everyone would wait for its time limit in turn.
-        dimension = len(lumia.models.embed([_PROBE])[0])
+        dimension = len(lumia.models.embed([_PROBE], model=role.model)[0])
         with _lock:
             _known[key] = dimension
     return {"model": role.model, "dimension": dimension}
-
-
-def measure(embedder: Embedder) -> Calibration:
-    """Return mean and standard deviation of the similarity of `samples.UNRELATED` to `embedder`."""
-    left = embedder.passages([pair[0] for pair in UNRELATED])
-    right = embedder.passages([pair[1] for pair in UNRELATED])
-    similarities = np.sum(left * right, axis=1)
-    return Calibration(round(float(similarities.mean()), 6), round(float(similarities.std()), 6))
 
 
 def calibrated(database: Database, embedder: Embedder) -> Calibration:
@@ -137,4 +136,4 @@ def forget_models() -> None:
     """Look everything up anew at the next use: after the model was changed, and between tests."""
     with _lock:
         _known.clear()
-        _calibrations.clear()
+    calibration.forget()

@@ -75,6 +75,14 @@ def close() -> None:
         _made.clear()
 
 
+def drop() -> None:
+    """Drop the schema of a temporary memory, if there is a database; never `public`, which others use, too."""
+    schema, url = lumia.config.get(NAME).schema, lumia.system.database_url()
+    if url and schema != "public":
+        with Database(url, model="", dimension=1, schema=schema).connect() as connection:
+            connection.execute(f'DROP SCHEMA IF EXISTS "{schema}" CASCADE')
+
+
 def bot_name() -> str:
     """Return whose memory this is: the bot's name of `config/lumia.toml`."""
     return str(lumia.config.get("lumia").bot.name)

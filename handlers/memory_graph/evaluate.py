@@ -119,6 +119,8 @@ def evaluate(
     """
     part_names(tuple(ablate))
     said = conversations(path)
+    if not any(one.questions for one in said):
+        raise ValueError(f"{path} holds no questions with evidence; it is a list of conversations with `qa` each")
     wanted = rows or {"": Parts().without(*ablate)}
     answers: dict[str, list[Answer]] = {name: [] for name in wanted}
     with throwaway(url, embedder) as database:

@@ -20,6 +20,7 @@ import lumia
 from . import scopes
 from .errors import EmbedderError
 from .types import RELATION, Scope
+from .writing import check_vectors
 
 if TYPE_CHECKING:
     import psycopg
@@ -138,7 +139,8 @@ def import_lines(
     if not same and passages is None:
         raise EmbedderError(
             f"the file holds vectors of {head['model']} ({head['dimension']} numbers), this memory those of "
-            f"{database.model} ({database.dimension}); import it with its texts embedded anew, or configure that model"
+            f"{database.model} ({database.dimension}); import it with its texts embedded anew (--reembed), or "
+            "configure that model"
         )
     writer = _Writer(database, None if same else passages, bot, head.get("embedder"))
     while chunk := list(islice(numbered, _CHUNK)):
@@ -209,6 +211,9 @@ class _Writer:
         row = line.get("row")
         if table is None or not isinstance(row, dict):
             raise ExchangeError(f"line {number} names no table this Lumia knows: {str(line.get('table'))[:60]!r}")
+        row.pop("scope_id", None)  # that of another database
+        if table.name not in _OWN and not (isinstance(row.get("bot"), str) and isinstance(row.get("chat"), str)):
+            raise ExchangeError(f"line {number} is damaged: it names no bot and chat; export the memory again")
         if "bot" in row and self._bot:
             self._theirs = self._theirs or row["bot"]
             if row["bot"] != self._theirs:
@@ -225,10 +230,16 @@ class _Writer:
 
         found = {at: line["vector"] for at, (_, line) in enumerate(lines) if line.get("vector")}
         if self._passages is None:
-            try:
-                return {at: np.frombuffer(base64.b64decode(text), "<f4") for at, text in found.items()}
-            except ValueError as error:
-                raise ExchangeError(f"a vector can't be read: {error}; export the memory again") from error
+            vectors = {}
+            for at, text in found.items():
+                try:
+                    vectors[at] = np.frombuffer(base64.b64decode(text), "<f4")
+                    check_vectors([vectors[at]])
+                except (ValueError, TypeError, EmbedderError) as error:
+                    raise ExchangeError(
+                        f"line {lines[at][0]} is damaged: its vector can't be read: {error}; export the memory again"
+                    ) from error
+            return vectors
         texts = {table.name: table.text for table in TABLES}
         named = [str(lines[at][1]["row"].get(texts.get(lines[at][1]["table"], ""), "")) for at in found]
         return dict(zip(found, self._passages(named), strict=True)) if named else {}
@@ -256,6 +267,8 @@ class _Writer:
             f"FROM jsonb_populate_record(NULL::{table.name}, %s) AS n ON CONFLICT DO NOTHING",
             (*(value for _, value in extra), Jsonb(row)),
         ).rowcount
+        if not new:
+            self._check_owner(connection, table, row)
         if new and table.name == _INSTANCES:
             connection.execute(
                 "INSERT INTO memory_terms (scope_id, term, number, tf, length) "
@@ -267,6 +280,21 @@ class _Writer:
         if new and adopted:
             connection.execute("UPDATE memory_topics SET mentions = mentions + 1 WHERE id = %s", (row["topic_id"],))
         return bool(new)
+
+    def _check_owner(self, connection: psycopg.Connection[Any], table: Table, row: Mapping[str, Any]) -> None:
+        """Raise `ExchangeError` when a row is here, but another bot's or chat's: it would silently be missing."""
+        if "id" not in row or "scope_id" not in row or table.part_of:
+            return
+        found = connection.execute(
+            f"SELECT s.bot, s.chat FROM {table.name} r JOIN memory_scopes s ON s.id = r.scope_id "
+            "WHERE r.id = %s AND r.scope_id <> %s",
+            (row["id"], row["scope_id"]),
+        ).fetchone()
+        if found is not None:
+            raise ExchangeError(
+                f"the memory is here already, as that of the bot {found[0]} in {found[1] or 'all chats'}: a database "
+                "holds it once; forget it there, or give this bot a database or [schema] of its own"
+            )
 
     def _rehang(self, table: Table, row: dict[str, Any]) -> None:
         """Let a row refer to the rows that are here instead of those of the file."""
@@ -339,7 +367,7 @@ def _header(line: tuple[int, str]) -> dict[str, Any]:
 def _parsed(number: int, line: str) -> tuple[int, dict[str, Any]]:
     try:
         found = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ExchangeError(f"line {number} is no JSON: {error}; the file is damaged or cut off") from error
     if not isinstance(found, dict):
         raise ExchangeError(f"line {number} is no JSON object; the file is damaged")

@@ -65,10 +65,38 @@ UPDATE memory_instances i SET topic_id = (
 WHERE i.topic_id = ANY(%(topics)s)
     AND EXISTS (SELECT FROM memory_mentions m WHERE m.instance_id = i.id AND m.topic_id <> ALL(%(topics)s))
 """
+_UNCOUNT = """
+UPDATE memory_topics t SET mentions = greatest(0, t.mentions - w.count)
+FROM (SELECT topic_id, count(*)::int AS count FROM memory_mentions
+      WHERE instance_id = ANY(%(instances)s) AND topic_id <> ALL(%(topics)s) GROUP BY topic_id) AS w
+WHERE t.id = w.topic_id
+"""
+"""A topic that goes keeps its number: it comes back with what mentions it."""
+_COUNT = """
+UPDATE memory_topics t SET mentions = greatest(w.whole, t.mentions + w.new)
+FROM (SELECT topic_id, count(*)::int AS whole,
+          count(*) FILTER (WHERE instance_id = ANY(%(instances)s) AND topic_id <> ALL(%(topics)s))::int AS new
+      FROM memory_mentions
+      WHERE topic_id IN (SELECT topic_id FROM memory_mentions WHERE instance_id = ANY(%(instances)s))
+      GROUP BY topic_id) AS w
+WHERE t.id = w.topic_id
+"""
 _RECYCLE = """
 INSERT INTO memory_recycled (batch, scope_id, source_table, row_id, content, reason, evicted_at, expires_at)
-SELECT %(batch)s, %(scope)s, '{table}', {row_id}, to_jsonb(r), %(reason)s, to_timestamp(%(now)s),
+SELECT %(batch)s, %(scope)s, '{table}', {row_id}, to_jsonb(r){more}, %(reason)s, to_timestamp(%(now)s),
     to_timestamp(%(now)s + %(retention)s) FROM {table} r WHERE {which}
+"""
+_ITS_TERMS = """
+ || jsonb_build_object('terms', (SELECT jsonb_object_agg(term, tf) FROM memory_terms x WHERE x.number = r.number))
+"""
+"""Within the instance's row: a row for each term of it would be most of the recycle table."""
+_RESTORE_TERMS = """
+INSERT INTO memory_terms (scope_id, term, number, tf, length)
+SELECT i.scope_id, w.key, i.number, w.value::int::smallint, i.length
+FROM memory_recycled r JOIN memory_instances i ON i.id = r.row_id,
+    jsonb_each_text(CASE jsonb_typeof(r.content -> 'terms') WHEN 'object' THEN r.content -> 'terms' ELSE '{}' END) AS w
+WHERE r.batch = %s AND r.scope_id = %s AND r.source_table = 'memory_instances' AND i.id = ANY(%s)
+ON CONFLICT DO NOTHING
 """
 _PARTS = (
     # table, id of a row, which rows belong to the topics and instances that go; in the order in which they come back
@@ -77,8 +105,6 @@ _PARTS = (
     ("memory_mentions", "r.instance_id || '/' || r.topic_id",
      "r.topic_id = ANY(%(topics)s) OR r.instance_id = ANY(%(instances)s)"),
     ("topic_edges", "r.id", "r.from_topic = ANY(%(topics)s) OR r.to_topic = ANY(%(topics)s)"),
-    ("memory_terms", "r.number || '/' || r.term",
-     "r.number IN (SELECT number FROM memory_instances WHERE id = ANY(%(instances)s))"),
 )  # fmt: skip
 
 
@@ -263,20 +289,22 @@ def restore(
     if number is None:
         return Forgotten()
     scopes.locked(connection, [number])
-    counts = {}
+    found: dict[str, list[str]] = {}
     _embed_anew(connection, number, batch, passages)
     renamed = _twins(connection, number, batch)
     for table, _, _ in _PARTS:
-        counts[table] = _restored(connection, table, number, batch, renamed)
-    back = counts["memory_instances"]
+        found[table] = _restored(connection, table, number, batch, renamed)
+    topics, instances, edges = (found[table] for table in ("memory_topics", "memory_instances", "topic_edges"))
+    connection.execute(_RESTORE_TERMS, (batch, number, instances))
+    connection.execute(_COUNT, {"instances": instances, "topics": topics})
     connection.execute(
         "UPDATE memory_scopes SET instances = instances + %s, tokens = tokens + coalesce((SELECT sum((content ->> "
         "'length')::bigint) FROM memory_recycled WHERE batch = %s AND scope_id = %s AND source_table = "
         "'memory_instances'), 0) WHERE id = %s",
-        (back, batch, number, number),
+        (len(instances), batch, number, number),
     )
     connection.execute("DELETE FROM memory_recycled WHERE batch = %s AND scope_id = %s", (batch, number))
-    return Forgotten(counts["memory_topics"], back, counts["topic_edges"], batch)
+    return Forgotten(len(topics), len(instances), len(edges), batch)
 
 
 def clean(connection: psycopg.Connection[Any], *, now: float, limit: int = 5000) -> int:
@@ -321,7 +349,9 @@ def _recycle(
     }  # fmt: skip
     kept = retention_days > 0
     for table, row_id, which in _PARTS if kept else ():
-        connection.execute(_RECYCLE.format(table=table, row_id=row_id, which=which), values)
+        more = _ITS_TERMS if table == "memory_instances" else ""
+        connection.execute(_RECYCLE.format(table=table, row_id=row_id, which=which, more=more), values)
+    connection.execute(_UNCOUNT, values)
     connection.execute(_REHOME, values)
     lengths = connection.execute(
         "WITH gone AS (DELETE FROM memory_instances WHERE id = ANY(%(instances)s) RETURNING length) "
@@ -383,7 +413,8 @@ def _twins(connection: psycopg.Connection[Any], scope_id: int, batch: str) -> di
 
 def _restored(
     connection: psycopg.Connection[Any], table: str, scope_id: int, batch: str, renamed: dict[str, str]
-) -> int:  # fmt: skip
+) -> list[str]:
+    """Put the rows of a table back; returns what identifies those that came back."""
     from psycopg.types.json import Jsonb
 
     columns = connection.execute(
@@ -406,7 +437,6 @@ def _restored(
         "AND EXISTS (SELECT FROM memory_instances WHERE id = n.instance_id)",
         "topic_edges": "n.from_topic <> n.to_topic AND EXISTS (SELECT FROM memory_topics WHERE id = n.from_topic) "
         "AND EXISTS (SELECT FROM memory_topics WHERE id = n.to_topic)",
-        "memory_terms": "EXISTS (SELECT FROM memory_instances WHERE number = n.number)",
     }.get(table, "true")
     shown = columns[0]
     if table == "memory_instances":  # its topic may have gone later, in a batch of its own
@@ -414,7 +444,8 @@ def _restored(
     done = connection.execute(
         f"INSERT INTO {table} ({columns[0]}) SELECT {shown} FROM (SELECT (jsonb_populate_record(NULL::{table}, "
         f"{content})).* FROM memory_recycled r WHERE r.batch = %(batch)s AND r.scope_id = %(scope)s "
-        f"AND r.source_table = %(table)s ORDER BY r.id) AS n WHERE {present} ON CONFLICT DO NOTHING",
+        f"AND r.source_table = %(table)s ORDER BY r.id) AS n WHERE {present} ON CONFLICT DO NOTHING "
+        f"RETURNING {'topic_id' if table == 'memory_mentions' else 'id'}",
         {"renamed": Jsonb(renamed), "batch": batch, "scope": scope_id, "table": table},
     )
-    return int(done.rowcount)
+    return [id for (id,) in done]

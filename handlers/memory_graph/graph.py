@@ -104,8 +104,9 @@ def ids_of(connection: psycopg.Connection[Any], keys: Iterable[Key]) -> dict[Key
     """Return the ids of those topics that exist."""
     wanted = list(keys)
     rows = connection.execute(
-        "SELECT t.scope_id, t.name_key, t.id FROM memory_topics t "
-        "JOIN unnest(%s::int[], %s::text[]) AS w (scope_id, name_key) USING (scope_id, name_key)",
+        "SELECT w.scope_id, w.name_key, t.id FROM unnest(%s::int[], %s::text[]) AS w (scope_id, name_key) "
+        "CROSS JOIN LATERAL (SELECT id FROM memory_topics "
+        'WHERE scope_id = w.scope_id AND name_key = w.name_key COLLATE "C" LIMIT 1) AS t',
         ([scope for scope, _ in wanted], [key for _, key in wanted]),
     )
     return {(scope, key): number for scope, key, number in rows}

@@ -25,6 +25,7 @@ import lumia
 
 from . import texts
 from .commitments import Commitment, keys_of
+from .topics import names_in
 from .types import Calibration, Embedded
 
 PLUGIN = "memory-graph"
@@ -75,12 +76,14 @@ def add(
     now: float,
     commitment: Commitment | None = None,
     hash: str = "",
+    people: Iterable[str] = (),
     zone: tzinfo | None = None,
 ) -> str:
     """Keep a hint for a chat and return its hash; one with the same hash is replaced, and lives until the later end.
 
     chat: the store scope of the chat. vector, model: of `text`. hash: as the caller has it; otherwise that of the
-    normalised commitment, else of the text's words. now: seconds since 1970.
+    normalised commitment, else of the text's words. people: ids of whom it is about or comes from, besides those who
+    are committed. now: seconds since 1970.
     """
     normal = commitment.normalised(now, zone) if commitment else None
     key = hash or (normal.digest if normal else _text_hash(text))
@@ -93,6 +96,7 @@ def add(
         "vector": packed(vector),
         "model": model,
         "keys": sorted(normal.keys()) if normal else [],
+        "people": sorted({*people, *(normal.who if normal else ())}),
     }
     name = COMMITMENTS if normal else HINTS
     _store().append(name, item, scope=chat, keep=KEPT[name], ttl=MAX_TTL_HOURS * 3600)
@@ -132,6 +136,28 @@ def forget(chat: str) -> None:
     """Drop all hints and commitments of a chat."""
     for name in (HINTS, COMMITMENTS, INJECTED):
         _store().delete(name, scope=chat)
+
+
+def forget_person(chat: str, person: str, names: Iterable[str]) -> int:
+    """Drop the hints and commitments of a chat that are about a person, or name one of `names`; returns how many."""
+    called = [one for one in {person, *names} if len(one) > 1]
+    gone = 0
+    for name, most in KEPT.items():
+        items = _store().items(name, scope=chat)
+        left = [item for item in items if not _is_about(item, person, called)]
+        if len(left) == len(items):
+            continue
+        gone += len(items) - len(left)
+        _store().delete(name, scope=chat)
+        for item in left:
+            _store().append(name, item, scope=chat, keep=most, ttl=MAX_TTL_HOURS * 3600)
+    return gone
+
+
+def _is_about(item: Any, person: str, called: Sequence[str]) -> bool:
+    if not isinstance(item, dict):
+        return False
+    return person in (item.get("people") or ()) or bool(names_in(texts.folded(str(item.get("text", ""))), called))
 
 
 def packed(vector: Embedded) -> str:

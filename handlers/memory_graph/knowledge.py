@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import lumia
 
 from . import scopes, texts
-from .documents import Chunk, Document, KnowledgeError, chunks
+from .documents import Chunk, Document, KnowledgeError, chunks, shown
 from .embedders import is_active
 from .errors import EmbedderError
 from .types import Calibration, Embedded, Embedder, Scope
@@ -131,7 +132,8 @@ def sources(connection: psycopg.Connection[Any], bot: str, chat: str | None = No
 
 def remove(connection: psycopg.Connection[Any], bot: str, name: str, chat: str | None = None) -> Source:
     """Take out the one file with this name, path or id; raises `KnowledgeError` when there is none or more than one."""
-    found = [one for one in sources(connection, bot, chat) if name in (one.name, one.source, one.id)]
+    named = {shown(name), shown(Path(name).absolute())}
+    found = [one for one in sources(connection, bot, chat) if named & {one.name, one.source, one.id}]
     if not found:
         raise KnowledgeError(f"no file {name!r} in the knowledge base; `lumia memory kb list` shows what there is")
     if len(found) > 1:

@@ -12,7 +12,7 @@ from typing import Annotated
 import lumia
 
 from . import engine
-from .commands import Group, note, progress, reading, usage_error
+from .commands import Group, note, plain, progress, reading, tell, usage_error
 
 
 @lumia.command("memory kb add", help="Add files to the knowledge base: text, Markdown, PDF; a changed file is replaced")
@@ -40,9 +40,9 @@ def add(
                 )
         except knowledge.KnowledgeError as error:
             failed += 1
-            note(f"error: {error}")
+            note(f"error: {plain(str(error))}")
             continue
-        print(f"{done.outcome:9}  {done.source.id}  {done.source.chunks:5} chunks  {file}")
+        tell(f"{done.outcome:9}  {done.source.id}  {done.source.chunks:5} chunks  {file}")
     return 1 if failed else 0
 
 
@@ -62,7 +62,7 @@ def list_(json_: Annotated[bool, "Print JSON."] = False) -> int:
     for one in found:
         day = f"{datetime.fromtimestamp(one.added_at).astimezone():%Y-%m-%d}"
         place = one.scope.chat or "all chats"
-        print(f"{one.id}  {day}  {one.chunks:5} chunks  {one.kind:8}  {place}  {one.name}  ({one.source})")
+        tell(f"{one.id}  {day}  {one.chunks:5} chunks  {one.kind:8}  {place}  {one.name}  ({one.source})")
     if not found:
         note("the knowledge base is empty; `lumia memory kb add FILE` fills it")
     return 0
@@ -83,7 +83,7 @@ def remove(
     with reading() as connection:
         chat = operations.chat_named(connection, bot, group) if group else None
         gone = knowledge.remove(connection, bot, file, chat)
-    print(f"removed {gone.name} ({gone.chunks} chunks)")
+    tell(f"removed {gone.name} ({gone.chunks} chunks)")
     return 0
 
 
@@ -111,7 +111,7 @@ def search(
         print(json.dumps([{**asdict(one), "source": one.cited} for one in found], ensure_ascii=False))
         return 0
     for one in found:
-        print(f"{one.score:5.2f}  {one.cited}\n{one.text}\n")
+        tell(f"{one.score:5.2f}  {one.cited}\n{one.text}\n")
     if not found:
         note("the knowledge base holds nothing here")
     sys.stdout.flush()

@@ -1,7 +1,8 @@
 """What of a query is known where its reader may look: the sizes of the scopes, who is named, and where its terms stand.
 
 One statement. Of each term it brings the entries of the lexical index, so that words are scored here (BM25) and nothing
-is counted twice; a term with more than `POSTINGS` entries is too common to find anything and only its newest are read.
+is counted twice. A term with `COMMON` entries or more finds nothing while there are rarer ones; it is not read again
+for some minutes.
 """
 
 from __future__ import annotations
@@ -10,9 +11,12 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
+
+import lumia
 
 from . import texts
 from .topics import names_in
@@ -27,11 +31,16 @@ COMMON = 1000
 """Entries that are read of one term in one scope."""
 MOST_TERMS = 48
 _K1, _B = 1.2, 0.75
+_REMEMBERED = 300.0
+"""For so many seconds a term that was found to be common is not read again."""
+_SCOPES = 64
+_commons: WeakKeyDictionary[psycopg.Connection[Any], dict[Scope, dict[str, float]]] = WeakKeyDictionary()
+"""Terms that are known to be common, per connection, so of one database and schema, and scope."""
 _LOOK = f"""
 WITH seen AS MATERIALIZED (
-    SELECT id, next_seq, instances, tokens, extract(epoch FROM created_at)::float8 AS made
+    SELECT id, chat, next_seq, instances, tokens, date_part('epoch', created_at) AS made
     FROM memory_scopes WHERE bot = %(bot)s AND chat = ANY(%(chats)s))
-SELECT 'scope', id::text, next_seq::float8, instances::float8, tokens::float8, made, NULL::bytea FROM seen
+SELECT 'scope', id || ' ' || chat, next_seq::float8, instances::float8, tokens::float8, made, NULL::bytea FROM seen
 UNION ALL
 SELECT 'term', w.term, p.count, 0, 0, 0, p.entries
 FROM unnest(%(terms)s::text[]) AS w (term) CROSS JOIN LATERAL (
@@ -48,10 +57,13 @@ SELECT 'table', current_database() || '/' || current_schema(), (SELECT id FROM m
     (SELECT reltuples FROM pg_class WHERE oid = 'memory_instances'::regclass)::float8, 0, 0, NULL
 UNION ALL
 SELECT 'planned', set_config('plan_cache_mode', 'force_generic_plan', true)
-    || set_config('enable_bitmapscan', 'off', true) || set_config('enable_sort', 'off', true), 0, 0, 0, 0, NULL
+    || set_config('enable_bitmapscan', 'off', true) || set_config('enable_sort', 'off', true)
+    || set_config('enable_seqscan', 'off', true) || set_config('enable_memoize', 'off', true)
+    || set_config('hnsw.ef_search', '60', true), 0, 0, 0, 0, NULL
 """
 """The last row is for the statements that follow: their plans are made once per connection, and follow indexes in
-their order instead of sorting what a topic has in all."""
+their order instead of sorting what a topic has in all. 60 is for the topics' vector index (`activation.TOPICS_SCAN`);
+candidates.py asks that of the instances more widely."""
 _ARRAY = np.dtype([("bytes", ">i4"), ("value", ">i8")])
 """An element of an array of bigint as `array_send` gives it, behind a head of 20 bytes. In it: 24 bits and more for
 the instance, 8 for how often, 16 for the instance's length."""
@@ -97,11 +109,13 @@ class Words:
 class Place:
     """The scopes a query may be answered from, number → (next seq, instances, tokens, made), and what is known there.
 
-    people: those whose name stands in the query, id → name. table, embedder, rows: identity and size of the table.
-    terms, idf: those terms of the query that can find something, rarest first.
+    chats: the chat of each scope, "" for the whole bot. people: those whose name stands in the query, id → name.
+    table, embedder, rows: identity and size of the table. terms, idf: those terms of the query that can find something,
+    rarest first.
     """
 
     scopes: dict[int, tuple[int, float, float, float]] = field(default_factory=dict)
+    chats: dict[int, str] = field(default_factory=dict)
     postings: dict[str, Postings] = field(default_factory=dict)
     people: dict[str, str] = field(default_factory=dict)
     table: str = ""
@@ -124,6 +138,10 @@ class Place:
     def identity(self) -> tuple[Any, ...]:
         """Return what tells these scopes apart from those of another database, schema or embedder."""
         return (self.table, self.embedder, *(self.scopes[number][3] for number in sorted(self.scopes)))
+
+    def names(self, reader: Scope) -> dict[int, Scope]:
+        """Return the scopes by their numbers."""
+        return {number: Scope(reader.bot, chat) for number, chat in self.chats.items()}
 
     def words(self) -> Words:
         """Return the instances in which terms of the query occur."""
@@ -151,13 +169,48 @@ def look(connection: psycopg.Connection[Any], scope: Scope, query: str, people: 
 
     people: more names of people, name → id. Raises what the database raises.
     """
-    place, folded = Place(), texts.folded(query)
     counted = list(texts.query_terms(query))
-    values = {"bot": scope.bot, "chats": sorted({scope.chat, ""}), "terms": counted, "folded": folded}
+    common = _common(connection, scope)
+    rare = [term for term in counted if term not in common]
+    place = _looked(connection, scope, query, people, rare)
+    if len(rare) < len(counted) and _needs_common(place, counted):
+        place = _looked(connection, scope, query, people, counted)
+    now = lumia.system.monotonic()
+    common.update({term: now + _REMEMBERED for term, found in place.postings.items() if len(found) >= COMMON})
+    place.terms, place.idf = _weighed(counted, place)
+    return place
+
+
+def _common(connection: psycopg.Connection[Any], scope: Scope) -> dict[str, float]:
+    """Return the terms known to be too common to find anything in a scope, with the moment until that is believed."""
+    scopes = _commons.setdefault(connection, {})
+    if len(scopes) > _SCOPES:
+        scopes.clear()
+    known, now = scopes.setdefault(scope, {}), lumia.system.monotonic()
+    for term in [term for term, until in known.items() if until <= now]:
+        del known[term]
+    return known
+
+
+def _needs_common(place: Place, counted: Sequence[str]) -> bool:
+    """Tell whether common terms are needed after all: nothing rarer is asked for, or the scope has shrunk."""
+    wanted = _wanted(counted, place)
+    rare = any(len(place.postings[term]) < COMMON for term in wanted if term in place.postings)
+    return not rare or place.instances < COMMON
+
+
+def _looked(
+    connection: psycopg.Connection[Any], scope: Scope, query: str, people: Mapping[str, str], terms: list[str]
+) -> Place:
+    """Return what is known of the query, but for the weights of its terms."""
+    place, folded = Place(), texts.folded(query)
+    values = {"bot": scope.bot, "chats": sorted({scope.chat, ""}), "terms": terms, "folded": folded}
     known = {person: name for name, person in people.items() if name.casefold() in folded}
     for kind, text, a, b, c, d, entries in connection.execute(_LOOK, values, prepare=True, binary=True):
         if kind == "scope":
-            place.scopes[int(text)] = int(a), b, c, d
+            number, _, chat = text.partition(" ")
+            place.scopes[int(number)] = int(a), b, c, d
+            place.chats[int(number)] = chat
         elif kind == "term":
             place.postings[text] = _postings(entries)
         elif kind == "person":
@@ -166,7 +219,6 @@ def look(connection: psycopg.Connection[Any], scope: Scope, query: str, people: 
         elif kind == "table":
             place.table, place.embedder, place.rows = text, a or 0.0, b
     place.people = {person: name for person, name in known.items() if names_in(folded, [name])}
-    place.terms, place.idf = _weighed(counted, place)
     return place
 
 
@@ -175,15 +227,20 @@ def _postings(sent: bytes | None) -> Postings:
     return Postings(packed >> 24, packed >> 16 & 0xFF, packed & 0xFFFF)
 
 
-def _weighed(counted: Sequence[str], place: Place) -> tuple[tuple[str, ...], tuple[float, ...]]:
-    """Return the terms that can find something, and the weight (BM25's idf) of each.
-
-    A named person is compared with the sender, not as a word; unless nothing else is asked for.
-    """
-    whole = max(1.0, place.instances)
+def _wanted(counted: Sequence[str], place: Place) -> list[str]:
+    """Return the terms that count as words: a named person is compared with the sender, unless nothing else is asked
+    for."""
     names = {term for name in place.people.values() for term in texts.terms(name)}
-    wanted = [term for term in counted if term not in names] or list(counted)
-    frequency = {term: min(float(len(place.postings.get(term, ()))), whole) for term in wanted}
+    return [term for term in counted if term not in names] or list(counted)
+
+
+def _weighed(counted: Sequence[str], place: Place) -> tuple[tuple[str, ...], tuple[float, ...]]:
+    """Return the terms that can find something, and the weight (BM25's idf) of each; those not read are common."""
+    whole = max(1.0, place.instances)
+    frequency = {
+        term: min(float(len(place.postings[term]) if term in place.postings else COMMON), whole)
+        for term in _wanted(counted, place)
+    }
     best: list[tuple[str, float]] = []
     read = 0.0
     for term, df in sorted(frequency.items(), key=lambda one: (one[1], one[0]))[:MOST_TERMS]:

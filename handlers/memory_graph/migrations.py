@@ -23,7 +23,7 @@ MAX_DIMENSION = 2000
 MINIMUM_PGVECTOR = (0, 8)
 _FOLDER = Path(__file__).with_name("schema")
 _FILE = re.compile(r"(\d{3})_(\w+)\.sql")
-_MADE = re.compile(r"^CREATE (TABLE|(?:UNIQUE )?INDEX) (\w+)", re.MULTILINE)
+_MADE = re.compile(r"^(CREATE|DROP) (?:TABLE|(?:UNIQUE )?INDEX) (\w+)", re.MULTILINE)
 _LOCK = 0x6D656D6F7279
 """Held while migrating: several workers start at once."""
 _VERSIONS = """
@@ -34,12 +34,13 @@ CREATE TABLE IF NOT EXISTS memory_schema (
 
 @dataclass(frozen=True)
 class Migration:
-    """One numbered file; makes: the tables and indexes it creates."""
+    """One numbered file; makes, drops: the tables and indexes there are after it and not before, and the opposite."""
 
     version: int
     name: str
     sql: str
     makes: tuple[str, ...]
+    drops: tuple[str, ...] = ()
 
 
 @lru_cache(1)
@@ -51,8 +52,10 @@ def migrations() -> tuple[Migration, ...]:
         if named is None:
             raise SchemaError(f"{file.name} is no migration; its name is NNN_what.sql")
         sql = file.read_text("utf-8")
-        makes = tuple(name for _, name in _MADE.findall(sql))
-        found.append(Migration(int(named[1]), named[2], sql, makes))
+        made, dropped = ([name for what, name in _MADE.findall(sql) if what == which] for which in ("CREATE", "DROP"))
+        makes = tuple(name for name in made if name not in dropped)
+        drops = tuple(name for name in dropped if name not in made)
+        found.append(Migration(int(named[1]), named[2], sql, makes, drops))
     return tuple(found)
 
 
@@ -82,6 +85,8 @@ def check(connection: psycopg.Connection[Any], *, unfinished: bool = False) -> b
 
     Raises `SchemaError` for tables that are half-migrated, damaged, or newer than this code.
     """
+    if not _wanted_schema(connection)[1]:
+        return False  # what comes later in the search path, public, is another memory
     known = migrations()
     # Looked at before what is noted: tables that somebody makes meanwhile are then noted, too, and no half of anything.
     firsts = [one.makes[0] for one in known if one.makes]
@@ -93,8 +98,14 @@ def check(connection: psycopg.Connection[Any], *, unfinished: bool = False) -> b
             f"the memory's tables are of version {newest}, this Lumia knows {len(known)}; run the newer Lumia on all "
             "machines"
         )
-    wanted = [name for one in known if one.version in applied for name in one.makes]
+    dropped = {name for one in known if one.version in applied for name in one.drops}
+    wanted = [name for one in known if one.version in applied for name in one.makes if name not in dropped]
     if missing := _missing(connection, wanted):
+        if extension(connection) is None:
+            raise ExtensionError(
+                "pgvector was removed from the database, and the vectors with it; run CREATE EXTENSION vector there "
+                "and restore a dump, or move the memory_* tables away and start with an empty memory"
+            )
         raise SchemaError(
             f"the memory's tables are damaged: version {newest} is noted, but {_listed(missing)} "
             f"{'is' if len(missing) == 1 else 'are'} missing; restore a dump, or move the memory_* tables away and "
@@ -142,15 +153,21 @@ def _apply(connection: psycopg.Connection[Any], migration: Migration, dimension:
         )
 
 
+def _wanted_schema(connection: psycopg.Connection[Any]) -> tuple[str, bool]:
+    """Return the first schema of the search path, which holds the tables, and whether it is there."""
+    row = connection.execute("SELECT current_schema(), current_setting('search_path')").fetchone()
+    assert row is not None
+    first = row[1].split(",")[0].strip().strip('"')
+    return first, row[0] == first
+
+
 def _make_schema(connection: psycopg.Connection[Any]) -> None:
     """Make the first schema of the search path when it isn't there."""
     import psycopg
     from psycopg import sql
 
-    row = connection.execute("SELECT current_schema(), current_setting('search_path')").fetchone()
-    assert row is not None
-    first = row[1].split(",")[0].strip().strip('"')
-    if row[0] == first:
+    first, there = _wanted_schema(connection)
+    if there:
         return
     try:
         connection.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(first)))

@@ -9,6 +9,7 @@ from typing import Any
 import lumia
 
 from .content import fitted
+from .people import person_of
 from .types import Kind, Observed
 
 EVENT = "memory.observe"
@@ -60,7 +61,8 @@ def observed(payload: Mapping[str, Any]) -> Observed:
     """Return the text in the content of a `memory.observe` event."""
     kind: Kind = "reply" if payload.get("kind") == "reply" else "message"
     return Observed(
-        payload["text"], kind, payload.get("sender", ""), payload.get("sender_name", ""), payload.get("message_id"),
+        payload["text"], kind, person_of(payload.get("sender", "")), payload.get("sender_name", ""),
+        payload.get("message_id"),
         payload.get("time"), payload.get("importance", 0.5),
     )  # fmt: skip
 

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import lumia
 
-from . import embedders, engine, forgetting, hints, reading, reembed
+from . import embedders, engine, forgetting, hints, people, reading, reembed
 from .content import key_of
 from .database import Database
 from .decay import sql_weight
 from .errors import MemoryUnavailableError
 from .forgetting import Forgotten
+from .people import person_of, sender_of
+from .service import LONGEST_QUERY
 from .types import Recalled, Scope
 
 if TYPE_CHECKING:
@@ -66,6 +68,7 @@ def chats(connection: psycopg.Connection[Any], bot: str) -> list[str]:
 
 def chat_named(connection: psycopg.Connection[Any], bot: str, group: str) -> str:
     """Return the one chat that `group` names, by its id or as `platform:account:kind:id`; raises `UnknownError`."""
+    group = lumia.payloads.clean_text(group)
     rows = connection.execute(
         "SELECT chat FROM memory_scopes WHERE bot = %s "
         "AND (chat = %s OR right(chat, length(%s::text) + 1) = ':' || %s::text) "
@@ -96,6 +99,7 @@ def query(text: str, group: str, sender: str, top_k: int) -> list[tuple[str, Rec
     from . import recall
 
     work, bot = engine.current(), engine.bot_name()
+    text, sender = lumia.payloads.clean_text(text)[:LONGEST_QUERY], person_of(lumia.payloads.clean_text(sender))
     vector, now = work.embedder.query(text), lumia.system.now()
     with work.database.comparing() as connection:
         wanted = [chat_named(connection, bot, group)] if group else chats(connection, bot)
@@ -140,6 +144,7 @@ def stats(connection: psycopg.Connection[Any], bot: str) -> dict[str, Any]:
 
 def place_of(connection: psycopg.Connection[Any], bot: str, id: str) -> tuple[Scope, str]:
     """Return (scope, table) of a topic or record of this bot; raises `UnknownError`."""
+    id = lumia.payloads.clean_text(id)
     for table in ("memory_instances", "memory_topics"):
         row = connection.execute(
             f"SELECT s.chat FROM {table} r JOIN memory_scopes s ON s.id = r.scope_id WHERE r.id = %s AND s.bot = %s",
@@ -185,17 +190,19 @@ def edges(connection: psycopg.Connection[Any], topics: Sequence[str], *, now: fl
 
 
 def selected(
-    connection: psycopg.Connection[Any], bot: str, ids: Sequence[str], sender: str, group: str
+    connection: psycopg.Connection[Any], bot: str, ids: Sequence[str], sender: str, group: str, *, exact: bool = False
 ) -> dict[Scope, list[str]]:
     """Return the ids of the records that `forget` would take, by scope; raises `UnknownError`.
 
-    A scope without records is among them when it knows the person otherwise, or is the chat that is forgotten.
+    A scope without records is among them when it knows the person otherwise, or is the chat that is forgotten. exact:
+    `group` is the whole of a chat's scope text, which need not be known.
     """
     found: dict[Scope, list[str]] = {}
+    sender = person_of(lumia.payloads.clean_text(sender))
     for id in ids:
         found.setdefault(place_of(connection, bot, id)[0], []).append(id)
     if sender or group:
-        chat = chat_named(connection, bot, group) if group else None
+        chat = None if not group else group if exact else chat_named(connection, bot, group)
         for (place,) in connection.execute(_PLACES, {"bot": bot, "chat": chat, "person": sender}).fetchall():
             found.setdefault(Scope(bot, place), [])
         rows = connection.execute(
@@ -209,13 +216,18 @@ def selected(
 
 
 def forget(
-    which: dict[Scope, list[str]], *, sender: str = "", group: bool = False, progress: Callable[[int], None]
+    which: dict[Scope, list[str]],
+    *,
+    sender: str = "",
+    group: bool = False,
+    progress: Callable[[int], None] = lambda _: None,
 ) -> Forgotten:
     """Move records and topics (ids by scope) to the recycle table, some hundreds per transaction, as one batch.
 
     sender: whose profile and relations go as well, for good. group: all topics, profiles and relations of these scopes
     and their hints go, too.
     """
+    sender = person_of(lumia.payloads.clean_text(sender))
     database, total = engine.stored(), Forgotten()
     values: dict[str, Any] = {"now": lumia.system.now(), "retention_days": engine.retention_days()}
     values["batch"] = lumia.system.new_id()
@@ -241,7 +253,7 @@ def forget(
 
 def restore(batch: str) -> Forgotten:
     """Bring back what went as `batch`, each chat in one transaction of up to ten minutes; raises `UnknownError`."""
-    work, total = engine.current(), Forgotten()
+    work, total, batch = engine.current(), Forgotten(), lumia.payloads.clean_text(batch)
     known, bot = work.database, engine.bot_name()
     database = Database(known.url, model=known.model, dimension=known.dimension, schema=known.schema, limit=_LONG)
     with closing(database):
@@ -281,6 +293,37 @@ def _forget_people(connection: psycopg.Connection[Any], scope: Scope, person: st
     connection.execute(
         f"DELETE FROM memory_people WHERE scope_id = {_NUMBER} AND (%(person)s = '' OR person = %(person)s)", values
     )
+
+
+@dataclass(frozen=True)
+class Named:
+    """Somebody as hints may tell of them. person: as the memory has it; chats: where hints are looked through."""
+
+    person: str
+    names: tuple[str, ...]
+    chats: tuple[str, ...]
+
+
+def named(connection: psycopg.Connection[Any], bot: str, sender: str, chat: str | None = None) -> Named:
+    """Return what a person is called, and the chats whose hints may name them: `chat`, or all of the bot."""
+    person = person_of(lumia.payloads.clean_text(sender))
+    rows = connection.execute("SELECT chat FROM memory_scopes WHERE bot = %s ORDER BY id", (bot,))
+    places = [one for (one,) in rows] if chat is None else [chat]
+    return Named(person, people.names_of(connection, bot, person), tuple(places))
+
+
+def forget_hints(whose: Named) -> int:
+    """Drop the hints and commitments that name or come from somebody; returns how many.
+
+    Raises `MemoryUnavailableError` when the store, which holds them, does not answer.
+    """
+    try:
+        return sum(hints.forget_person(chat, sender_of(whose.person), whose.names) for chat in whose.chats)
+    except lumia.errors.LumiaError as error:
+        raise MemoryUnavailableError(
+            f"nothing is forgotten: hints may name {sender_of(whose.person)}, and the store that holds them does not "
+            f"answer: {error}; start the bot, then forget them"
+        ) from error
 
 
 def _forget_hints(chat: str) -> None:

@@ -94,6 +94,16 @@ class Profile:
     summary: str = field(default="", compare=False)
 
 
+def person_of(sender_id: str) -> str:
+    """Return the person a platform's id stands for: `SELF` is the bot, whoever else is called so gets a mark."""
+    return f"~{sender_id}" if sender_id.lstrip("~") == SELF else sender_id
+
+
+def sender_of(person: str) -> str:
+    """Return the platform's id of a person; the inverse of `person_of`."""
+    return person[1:] if person.startswith("~") and person.lstrip("~") == SELF else person
+
+
 def seen(connection: psycopg.Connection[Any], said: Sequence[tuple[int, Observed, float]]) -> None:
     """Count what people said: (number of the scope, message, seconds since 1970); the scopes are locked."""
     found: dict[tuple[int, str], list[Any]] = {}
@@ -234,6 +244,17 @@ def _ago(seconds: float) -> str:
             count = int(seconds // size)
             return f"{count} {unit}{'' if count == 1 else 's'} ago"
     return "just now"
+
+
+def names_of(connection: psycopg.Connection[Any], bot: str, person: str) -> tuple[str, ...]:
+    """Return what `person` is and was called in any chat of a bot."""
+    rows = connection.execute(
+        "SELECT p.name, p.names FROM memory_people p JOIN memory_scopes s ON s.id = p.scope_id "
+        "WHERE s.bot = %s AND p.person = %s",
+        (bot, person),
+    )
+    found = {called for name, earlier in rows for called in (name, *(one["name"] for one in earlier))}
+    return tuple(sorted(found - {""}))
 
 
 def names(connection: psycopg.Connection[Any], scope: Scope, *, limit: int = 1000) -> Mapping[str, str]:

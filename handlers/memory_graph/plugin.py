@@ -1,19 +1,21 @@
 """Memory graph: observes the chat, takes in what the models learn, and forgets what nobody needs.
 
 Nobody waits for it: the stage of `msg` and the consumer of `msg.send` only emit a detached `memory.observe`, which is
-written in a lane of its own. Without a database the chain goes on without memory, and `lumia doctor` says why.
+written in a lane of its own. Without a database the chain goes on without memory, and `lumia doctor` says why. What
+can't be embedded until the operator does something (another model is configured than the one whose vectors are stored,
+a key is missing) waits in `memory.later` for as long as a month.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import lumia
 
-from . import commands, doctor, engine, knowledge_commands, observing, usage, work
-from .errors import MemoryUnavailableError
+from . import commands, doctor, engine, knowledge_commands, observing, tools, usage, work
+from .errors import EmbedderError, MemoryUnavailableError
 from .service import USED, Memory
 from .types import Origin
 
@@ -22,9 +24,13 @@ PATIENT = lumia.Retry(attempts=12, backoff=2.0, max_delay=300.0)
 """Half an hour for a database to come back; after that a dead letter keeps the text."""
 BESIDE = lumia.Retry(attempts=12, backoff=2.0, max_delay=300.0, lane="release")
 """The same for what is written within a message's run: its lane goes on meanwhile."""
+LATER = "memory.later"
+"""Event: a write that waits for the operator, tried again every quarter of an hour at most."""
+_SOON, _SELDOM = 30.0, 900.0
+_LONGEST_WAIT = 30 * 86400.0
 _told: set[str] = set()
 
-__all__ = ["check", "commands", "knowledge_commands", "on_load", "on_unload"]
+__all__ = ["check", "commands", "knowledge_commands", "on_load", "on_unload", "tools"]
 
 
 def on_load() -> None:
@@ -33,8 +39,10 @@ def on_load() -> None:
 
 
 def on_unload() -> None:
-    """Close the connections of this process."""
+    """Close the connections of this process; a temporary memory is gone with them."""
     engine.close()
+    if lumia.config.get(engine.NAME).temporary:
+        engine.drop()
 
 
 @lumia.pipe.on("msg", priv=150)
@@ -48,8 +56,8 @@ def observe_message(content: lumia.Box[Any]) -> None:
 
 @lumia.event.consumer_re("msg.send, dest=*", priv=-100)
 def observe_reply(src: str, content: lumia.Box[Any]) -> None:
-    """Hand what the bot says to the memory, once the adapter has been given it."""
-    if not _wants("observe_replies"):
+    """Hand what the bot says to the memory, once the adapter has been given it; answers to commands are no talk."""
+    if content.meta.get("command") or not _wants("observe_replies"):
         return
     try:
         found = observing.of_reply(src, content.into(), content.meta)
@@ -62,19 +70,25 @@ def observe_reply(src: str, content: lumia.Box[Any]) -> None:
 @lumia.event.consumer(observing.EVENT, retry=PATIENT)
 def write_observed(content: lumia.Box[dict[str, Any]]) -> None:
     """Write what was observed, once however often this is tried."""
-    _write("observed", work.write_observed, content.into())
+    _write("observed", content.into())
 
 
 @lumia.event.consumer("memory.update", retry=BESIDE)
 def update_memory(content: lumia.Box[dict[str, Any]]) -> None:
     """Remember or forget what a model says (spec §12.5); found by the next query."""
-    _write("update", work.update_memory, content.into())
+    _write("update", content.into())
 
 
 @lumia.event.consumer("relation.update", retry=BESIDE)
 def update_relation(content: lumia.Box[dict[str, Any]]) -> None:
     """Change what two people are to each other (spec §12.5)."""
-    _write("relation", work.update_relation, content.into())
+    _write("relation", content.into())
+
+
+@lumia.event.consumer(LATER, retry=PATIENT)
+def write_later(content: lumia.Box[dict[str, Any]]) -> None:
+    """Write what waited for the operator, or let it wait on."""
+    _write(content.into()["what"], content.into()["payload"], content.into())
 
 
 @lumia.event.consumer(USED, retry=PATIENT)
@@ -115,15 +129,44 @@ def _hand_over(found: dict[str, Any] | None) -> None:
         )
 
 
-def _write(what: str, write: Callable[..., dict[str, Any]], payload: dict[str, Any]) -> None:
-    """Make one write of this step as an effect, so that a replay touches no database."""
+_WRITES: dict[str, Callable[..., dict[str, Any]]] = {
+    "observed": work.write_observed, "update": work.update_memory, "relation": work.update_relation,
+}  # fmt: skip
+
+
+def _write(what: str, payload: dict[str, Any], waited: Mapping[str, Any] | None = None) -> None:
+    """Make one write of this step as an effect, so that a replay touches no database.
+
+    waited: the content of `memory.later`; the write keeps the origin of its first try, so it is made once.
+    """
     if not lumia.recorded("memory", "wanted", engine.wanted):
         lumia.annotate(memory="off")
         return
-    origin = Origin(*lumia.context.origin())
-    ready, now = work.prepared(payload), lumia.system.now()
-    done = lumia.effect(what, lambda: _telling(write, payload, ready, origin, now))
+    now = lumia.system.now()
+    run_id, step = waited["origin"] if waited else lumia.context.origin()
+    try:
+        ready = work.prepared(payload)
+        done = lumia.effect(what, lambda: _unless_another(what, payload, ready, Origin(run_id, step), now))
+    except lumia.errors.ModelConfigError as error:
+        done = {"outcome": "waits", "because": str(error)}
+    if done["outcome"] == "waits":
+        since, times = (waited["since"], waited["times"]) if waited else (now, 0)
+        if now - since > _LONGEST_WAIT:
+            raise EmbedderError(str(done["because"]))
+        content = {"what": what, "payload": payload, "origin": [run_id, step], "since": since, "times": times + 1}
+        lumia.event.start(
+            LATER, lumia.Box.any(content), key=work.lane_of(payload), detach=True, priority=9,
+            delay=min(_SELDOM, _SOON * 2**times),
+        )  # fmt: skip
     lumia.annotate(memory=done)
+
+
+def _unless_another(what: str, payload: dict[str, Any], *args: Any) -> dict[str, Any]:
+    """Make a write; where the vectors there are another model's, it waits: trying again soon would help nobody."""
+    try:
+        return _telling(_WRITES[what], payload, *args)
+    except EmbedderError as error:
+        return {"outcome": "waits", "because": str(error)}
 
 
 def _telling(write: Callable[..., dict[str, Any]], *args: Any) -> dict[str, Any]:

@@ -217,8 +217,14 @@ class _Around:
         other = np.diff(scope, prepend=scope[:1]) != 0
         self.conversation: NDArray[np.intp] = np.cumsum(silent | other).astype(np.intp)
         self._scope, self._seq = scope, seq
+        self._found: dict[int, NDArray[np.intp]] = {}
 
     def at(self, back: int) -> NDArray[np.intp]:
+        if back not in self._found:
+            self._found[back] = self._search(back)
+        return self._found[back]
+
+    def _search(self, back: int) -> NDArray[np.intp]:
         count = len(self._seq)
         found = np.full(count, -1, np.intp)
         here = np.arange(count)

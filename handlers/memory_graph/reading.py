@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +32,12 @@ def instance_of(row: Sequence[Any]) -> Instance:
     kind, content, seq, topic_id, sender, name, importance, created, accessed, count, pinned, run_id, messages = rest
     return Instance(id, Scope(bot, chat), kind, content, seq, topic_id, sender, name, importance, created, accessed,
                     count, pinned, run_id, tuple(messages))  # fmt: skip
+
+
+def instance_of_json(text: bytes) -> Instance:
+    """Return the instance of a `json_build_array` of the columns `INSTANCE`; JSON knows no 7.0, only 7."""
+    row = json.loads(text)
+    return instance_of([*row[:9], *map(float, row[9:12]), *row[12:]])
 
 
 def topic_of(row: Sequence[Any]) -> Topic:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import candidates, reading
+from .activation import Activated
 from .association import associate
 from .ranking import Parts, Ranked, rank, seeds_of, spread
 from .types import Embedded, Instance, Reason, Recalled, Scope, ScoredInstance, ScoredTopic
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 TOP_K = 10
 CONSIDERED = 100
 """Of the best candidates this many may be lifted by the very best."""
+_MAY_RISE = 20
+"""So many more than asked for are read in advance: one that is lifted from further behind is read afterwards."""
 _REASON_OF = {"dense": "seed", "spreading": "spread"}
 _WORTH_SAYING = 0.05
 _SHOWN = 40
@@ -49,20 +52,24 @@ def recall(
     if found is None or top_k < 1:
         return Recalled()
     ranked = rank(found.candidates, found.query, parts)
+    read: dict[int, bytes] = {}
     if (parts or Parts()).spreading:
-        ranked = spread(ranked, associate(connection, found, ranked.order[:CONSIDERED].tolist(), *seeds_of(ranked)))
+        order = ranked.order[:CONSIDERED].tolist()
+        links, read = associate(connection, found, order, *seeds_of(ranked), shown=order[: top_k + _MAY_RISE])
+        ranked = spread(ranked, links)
     best = ranked.order[:top_k]
     sources = ranked.sources[best] if len(ranked.sources) else np.zeros(0, np.intp)
-    wanted = {int(at) for at in (*best, *sources[sources >= 0])}
-    visible = sorted(found.place.scopes)
-    known = reading.numbered(connection, visible, [int(found.numbers[at]) for at in wanted])
-    by_place = {at: known[number] for at in wanted if (number := int(found.numbers[at])) in known}
+    numbers = [int(found.numbers[at]) for at in {*best.tolist(), *sources[sources >= 0].tolist()}]
+    known = {number: reading.instance_of_json(read[number]) for number in numbers if number in read}
+    if missing := [number for number in numbers if number not in known]:
+        known |= reading.numbered(connection, sorted(found.place.scopes), missing)
+    by_place = dict(zip(np.searchsorted(found.numbers, list(known)).tolist(), known.values(), strict=True))
     instances = [
         ScoredInstance(by_place[at], float(ranked.scores[at]), _reasons(found, ranked, at, by_place))
         for at in map(int, best)
         if at in by_place
     ]
-    return Recalled(_topics(connection, scope, found, top_k, now), tuple(instances))
+    return Recalled(_topics(found, top_k), tuple(instances))
 
 
 def _reasons(found: candidates.Found, ranked: Ranked, at: int, known: Mapping[int, Instance]) -> tuple[Reason, ...]:
@@ -90,24 +97,21 @@ def _shown(text: str) -> str:
     return f"“{line if len(line) <= _SHOWN else line[: _SHOWN - 1] + '…'}”"
 
 
-def _topics(
-    connection: psycopg.Connection[Any], scope: Scope, found: candidates.Found, top_k: int, now: float
-) -> tuple[ScoredTopic, ...]:
-    best = sorted(found.topics, key=lambda one: (-one.score * (0.5 + 0.5 * one.strength), one.id))[:top_k]
-    if not best:
-        return ()
-    ids, visible = [one.id for one in best], sorted(found.place.scopes)
-    known = {one.id: one for one in reading.topics(connection, scope, ids, now=now, visible=visible)}
+def _topics(found: candidates.Found, top_k: int) -> tuple[ScoredTopic, ...]:
+    scored = sorted(((_score(one), one) for one in found.topics), key=lambda it: (-it[0], it[1].topic.id))[:top_k]
     return tuple(
         ScoredTopic(
-            known[one.id],
-            float(np.round(one.score * (0.5 + 0.5 * one.strength), 6)),
+            one.topic,
+            float(np.round(score, 6)),
             (
                 Reason(
                     "spread" if one.depth else "seed", round(one.score, 4), f"from {one.source}" if one.depth else ""
                 ),
             ),
         )
-        for one in best
-        if one.id in known
+        for score, one in scored
     )
+
+
+def _score(one: Activated) -> float:
+    return one.score * (0.5 + 0.5 * one.topic.strength)

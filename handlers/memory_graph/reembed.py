@@ -35,7 +35,8 @@ WHERE c.relnamespace = current_schema()::regnamespace AND t.typname = 'vector' A
     AND c.relkind = 'r' AND col_description(c.oid, a.attnum) LIKE 'embeds %' ORDER BY c.relname
 """
 _INDEXES = """
-SELECT c.relname, i.indisvalid, array_to_string(c.reloptions, ', ') FROM pg_index i
+SELECT c.relname, i.indisvalid, array_to_string(c.reloptions, ', '), pg_get_expr(i.indpred, i.indrelid)
+FROM pg_index i
 JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
 WHERE i.indrelid = %s::regclass AND a.attname = %s
 """
@@ -230,20 +231,23 @@ def _index(connection: psycopg.Connection[Any], columns: Sequence[_Column]) -> N
             continue
         name = f"{column.table}_{column.next}"
         found = connection.execute(_INDEXES, (column.table, column.next)).fetchall()
-        if any(valid for _, valid, _ in found):
+        if any(valid for _, valid, *_ in found):
             continue
-        for broken, _, _ in found:
+        for broken, *_ in found:
             connection.execute(f"DROP INDEX {broken}".encode())
         connection.execute(
             f"CREATE INDEX CONCURRENTLY {name} ON {column.table} USING hnsw ({column.next} vector_cosine_ops) "
-            f"WITH ({options})".encode()
+            f"WITH {options}".encode()
         )
 
 
 def _options(connection: psycopg.Connection[Any], column: _Column) -> str | None:
-    """Return the options of the present index of a column, None when it has none."""
+    """Return the options of the present index of a column and which rows it holds, None when it has none."""
     row = connection.execute(_INDEXES, (column.table, column.name)).fetchone()
-    return (row[2] or "m='16'") if row else None
+    if row is None:
+        return None
+    _, _, options, which = row
+    return f"({options or 'm=16'})" + (f" WHERE {which}" if which else "")
 
 
 def _swapped(

@@ -13,12 +13,14 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
+from hashlib import blake2b
 from typing import Any
 
 import lumia
 
 from . import embedding, engine, hints, knowledge, observing, people
 from .commitments import Commitment
+from .content import fitted
 from .errors import MemoryUnavailableError
 from .hints import Hint
 from .types import Recalled
@@ -27,7 +29,10 @@ USED = "memory.used"
 """Event: what stood in a prompt is to be strengthened."""
 TOP_K, MOST = 10, 50
 _AWAY_SECONDS = 5.0
-_LONGEST_QUERY = 2000
+LONGEST_QUERY = 2000
+"""Characters of a query that count."""
+LONGEST_SHOWN = 1000
+"""Characters of a memory that are given, and so recorded: a prompt shows no more, and a replay needs no more."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +48,10 @@ class RecalledTopic:
 
 @dataclass(frozen=True)
 class RecalledInstance:
-    """Something said or learned. kind: message, reply (the bot's) or fact. said_at: seconds since 1970."""
+    """Something said or learned. kind: message, reply (the bot's) or fact. said_at: seconds since 1970.
+
+    text: the first 1,000 characters of it, with a mark of how many more there are; `lumia memory show ID` has them all.
+    """
 
     id: str
     kind: str
@@ -95,6 +103,20 @@ class KnowledgeFound:
     """The passages a query brought back, best first."""
 
     passages: tuple[KnowledgePassage, ...] = ()
+    missing: str = ""
+
+
+@dataclass(frozen=True)
+class ForgottenPerson:
+    """How much went with somebody. batch: `lumia memory restore` brings records back with it, "" when none went.
+
+    missing: why nothing could be forgotten, "" when it could.
+    """
+
+    records: int = 0
+    topics: int = 0
+    hints: int = 0
+    batch: str = ""
     missing: str = ""
 
 
@@ -160,18 +182,46 @@ class Memory:
         hints.injected(chat, used)
 
     def hint(
-        self, chat: str, text: str, *, ttl_hours: float, commitment: Commitment | None = None, hash: str = ""
+        self,
+        chat: str,
+        text: str,
+        *,
+        ttl_hours: float,
+        commitment: Commitment | Mapping[str, Any] | None = None,
+        hash: str = "",
+        people: Iterable[str] = (),
     ) -> str:
         """Keep a hint for a chat until its time is over and return its hash; commits with the running step.
 
+        commitment: who (ids), what and when, where the hint is one. people: ids of whom it is about or comes from: it
+        is forgotten with them, as one that names them is.
         Raises `lumia.errors.ModelError` when it can't be embedded.
         """
+        if isinstance(commitment, Mapping):
+            commitment = Commitment(tuple(commitment["who"]), commitment["what"], commitment["when"])
         embedder = embedding.current()
         vector = embedder.passages([text])[0]
         return hints.add(
             chat, text, ttl_hours=ttl_hours, vector=vector, model=embedder.model, now=lumia.system.now(),
-            commitment=commitment, hash=hash,
+            commitment=commitment, hash=hash, people=people,
         )  # fmt: skip
+
+    def forget_person(self, sender_id: str, chat: str | None = None) -> ForgottenPerson:
+        """Forget what somebody said, their profile, relations and hints in a chat, or in all: for a chat command.
+
+        Records go to the recycle table for `retention_days`, the rest for good. In a step the hints go when it commits.
+        Whether whoever asks may ask for it is the caller's business. A memory that is away forgets nothing and says so.
+        """
+        from . import operations
+
+        whose = self._read(f"person {sender_id}", lambda: _named(sender_id, chat))
+        if missing := whose.get("missing"):
+            return ForgottenPerson(missing=missing)
+        known = operations.Named(whose["person"], tuple(whose["names"]), tuple(whose["chats"]))
+        hinted = operations.forget_hints(known)
+        key = blake2b(f"{chat}|{sender_id}".encode("utf-8", "replace"), digest_size=16).hexdigest()
+        gone = lumia.effect(f"forget {key}", self._guarded, lambda: _forget_person(sender_id, chat))
+        return ForgottenPerson(hints=hinted, **gone)
 
     def _read(self, name: str, call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         found: dict[str, Any] = lumia.recorded("memory", name, self._guarded, call)
@@ -226,7 +276,8 @@ def as_json(found: Recalled) -> dict[str, Any]:
     ]  # fmt: skip
     instances = [
         RecalledInstance(
-            one.instance.id, one.instance.kind, one.instance.content, one.instance.sender, one.instance.sender_name,
+            one.instance.id, one.instance.kind, fitted(one.instance.content, LONGEST_SHOWN),
+            people.sender_of(one.instance.sender), one.instance.sender_name,
             one.instance.created_at, round(one.score, 4), tuple(map(str, one.reasons)),
             one.instance.message_ids, one.instance.topic_id or "",
         )
@@ -239,12 +290,13 @@ def found_for(query: str, chat: str, sender_id: str | None, top_k: int) -> Recal
     """Return what the graph holds on `query`, with all its reasons; raises what reading and embedding raise."""
     from . import recall
 
-    text, sender = lumia.payloads.clean_text(query)[:_LONGEST_QUERY], lumia.payloads.clean_text(sender_id or "")
+    text, sender = lumia.payloads.clean_text(query)[:LONGEST_QUERY], lumia.payloads.clean_text(sender_id or "")
     work = engine.current()
     vector = work.embedder.query(text)
     scope, now = engine.scope(chat), lumia.system.now()
     with work.database.comparing() as connection:
-        return recall.recall(connection, scope, text, vector, sender=sender or None, top_k=top_k, now=now)
+        asks = people.person_of(sender) or None
+        return recall.recall(connection, scope, text, vector, sender=asks, top_k=top_k, now=now)
 
 
 def _recall(query: str, chat: str, sender_id: str | None, top_k: int) -> dict[str, Any]:
@@ -253,14 +305,30 @@ def _recall(query: str, chat: str, sender_id: str | None, top_k: int) -> dict[st
 
 def _profile(sender_id: str, chat: str) -> dict[str, Any]:
     with engine.stored().transaction() as connection:
-        person = lumia.payloads.clean_text(sender_id)
+        person = people.person_of(lumia.payloads.clean_text(sender_id))
         found = people.profile(connection, engine.scope(chat), person, now=lumia.system.now())
     return {"name": found.name, "relation_summary": found.summary, "messages": found.messages}
 
 
+def _named(sender_id: str, chat: str | None) -> dict[str, Any]:
+    from . import operations
+
+    with engine.stored().transaction() as connection:
+        return asdict(operations.named(connection, engine.bot_name(), sender_id, chat))
+
+
+def _forget_person(sender_id: str, chat: str | None) -> dict[str, Any]:
+    from . import operations
+
+    with engine.stored().transaction() as connection:
+        found = operations.selected(connection, engine.bot_name(), (), sender_id, chat or "", exact=True)
+    gone = operations.forget(found, sender=sender_id)
+    return {"records": gone.instances, "topics": gone.topics, "batch": gone.batch}
+
+
 def _knowledge(query: str, chat: str, top_k: int) -> dict[str, Any]:
     work = engine.current()
-    text = lumia.payloads.clean_text(query)[:_LONGEST_QUERY]
+    text = lumia.payloads.clean_text(query)[:LONGEST_QUERY]
     vector = work.embedder.query(text)
     calibration = embedding.calibrated(work.database, work.embedder)
     with work.database.comparing() as connection:
@@ -274,7 +342,7 @@ def _knowledge(query: str, chat: str, top_k: int) -> dict[str, Any]:
 def _hints(text: str, chat: str, sender_id: str, now: float, top: int) -> list[dict[str, Any]]:
     try:
         embedder = embedding.current()
-        vector, model, scale = embedder.query(text[:_LONGEST_QUERY]), embedder.model, embedder.calibration
+        vector, model, scale = embedder.query(text[:LONGEST_QUERY]), embedder.model, embedder.calibration
     except lumia.errors.ModelError:
         vector, model, scale = None, "", embedding.UNMEASURED
     found = hints.select(

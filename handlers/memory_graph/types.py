@@ -9,6 +9,8 @@ from typing import Literal, Protocol, TypeAlias, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from lumia.models import Calibration as Calibration  # noqa: PLC0414  (one of the values exchanged here)
+
 Embedded: TypeAlias = NDArray[np.float32]
 """One vector: shape (dimension,)."""
 
@@ -149,22 +151,6 @@ class Recalled:
 
     topics: tuple[ScoredTopic, ...] = ()
     instances: tuple[ScoredInstance, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Calibration:
-    """How similar unrelated texts are to this model: mean and standard deviation of their cosine similarity."""
-
-    mean: float = 0.0
-    std: float = 0.1
-
-    def closeness(self, similarity: float) -> float:
-        """Return where `similarity` lies between unrelated texts (0) and the same text (1)."""
-        return (similarity - self.mean) / max(1e-6, 1.0 - self.mean)
-
-    def similarity(self, closeness: float) -> float:
-        """Return the cosine similarity of a `closeness`; the inverse."""
-        return self.mean + closeness * max(1e-6, 1.0 - self.mean)
 
 
 @runtime_checkable

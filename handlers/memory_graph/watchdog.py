@@ -1,7 +1,8 @@
 """Ends what takes too long: one thread per process that shuts the sockets of calls which are past their time.
 
 A frozen database server keeps no statement timeout of its own, and a read that waits for it can't be interrupted
-otherwise. One thread serves all connections: a timer for each transaction would cost more than a quick query.
+otherwise. One thread serves all connections: a timer for each transaction would cost more than a quick query. Time is
+the machine's, not `lumia.system`'s: a server hangs for real, whatever a test or a replay makes of the clock.
 """
 
 from __future__ import annotations
@@ -10,10 +11,9 @@ import itertools
 import os
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-
-import lumia
 
 
 class Watchdog:
@@ -29,7 +29,7 @@ class Watchdog:
             self._reset()
         handle = socket.socket(fileno=os.dup(fileno))
         number = next(self._numbers)
-        ends = lumia.system.monotonic() + seconds
+        ends = time.monotonic() + seconds
         with self._changed:
             self._watched[number] = ends, handle
             self._start()
@@ -58,7 +58,7 @@ class Watchdog:
     def _watch(self) -> None:
         with self._changed:
             while True:
-                now = lumia.system.monotonic()
+                now = time.monotonic()
                 for number in [number for number, (ends, _) in self._watched.items() if ends <= now]:
                     _, handle = self._watched.pop(number)
                     with suppress(OSError):

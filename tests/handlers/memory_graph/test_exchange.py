@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import itertools
 import json
 from collections.abc import Iterator
 
+import numpy as np
 import psycopg
 import pytest
 
@@ -54,6 +56,22 @@ def full(database: Database) -> Database:
     return database
 
 
+def packed(numbers: list[float]) -> str:
+    """Return a vector as a file has it."""
+    return base64.b64encode(np.asarray(numbers, "<f4").tobytes()).decode()
+
+
+def spoiled(found: list[str], **changes: object) -> list[str]:
+    """Return a file whose second line has other values, or lacks those that are None."""
+    line = json.loads(found[1])
+    for name, value in changes.items():
+        holder = line if name in line else line["row"]
+        holder[name] = value
+        if value is None:
+            del holder[name]
+    return [found[0], json.dumps(line)]
+
+
 def lines(database: Database) -> list[str]:
     return list(exchange.export(database, "bot"))
 
@@ -74,8 +92,6 @@ def _comparable(exported: list[str]) -> Iterator[str]:
         if isinstance(content := found.get("row", {}).get("content"), dict):
             for name in ("number", "scope_id", "embedder_id"):
                 content.pop(name, None)
-        if found.get("row", {}).get("source_table") == "memory_terms":
-            found["row"]["row_id"] = found["row"]["row_id"].partition("/")[2]
         yield json.dumps(found, sort_keys=True)
 
 
@@ -187,6 +203,22 @@ def test_a_vector_of_an_earlier_model_in_the_recycle_table_is_not_taken_for_the_
         forgetting.restore(connection, HERE, batch)
 
 
+def test_a_row_that_names_a_scope_by_number_is_not_written_there(full: Database, other: Database) -> None:
+    say(other, "another bot's", scope=Scope("guest", "qq:1:group:a"))
+    with pytest.raises(exchange.ExchangeError, match="names no bot and chat"):
+        exchange.import_lines(other, spoiled(lines(full), bot=None, chat=None, id="new", scope_id=1))
+    exchange.import_lines(other, spoiled(lines(full), scope_id=1), bot="bot")
+    found = rows(other, "SELECT s.bot FROM memory_topics t JOIN memory_scopes s ON s.id = t.scope_id")
+    assert found == [("bot",)]
+
+
+def test_a_memory_that_another_bot_has_in_the_same_database_is_refused_not_lost(full: Database) -> None:
+    with pytest.raises(exchange.ExchangeError, match=r"as that of the bot bot in .*: a database holds it once"):
+        exchange.import_lines(full, lines(full), bot="twin")
+    assert one(full, "SELECT count(*) FROM memory_topics t JOIN memory_scopes s ON s.id = t.scope_id "
+                     "WHERE s.bot = 'twin'") == 0  # fmt: skip
+
+
 def test_only_the_named_bots_memory_is_exported(full: Database) -> None:
     assert len(list(exchange.export(full, "nobody"))) == 1
     assert len(list(exchange.export(full))) == len(lines(full))
@@ -213,6 +245,15 @@ def test_another_model_embeds_the_texts_anew_or_is_told_why_not(full: Database, 
         (lambda found: [found[0], "[1]"], "line 2 is no JSON object"),
         (lambda found: [found[0], '{"table":"pg_user","row":{}}'], "line 2 names no table"),
         (lambda found: [found[0], '{"table":"memory_topics","row":{"bot":"b","chat":""}}'], "line 2 is damaged"),
+        (lambda found: [found[0], "[" * 100_000], "line 2 is no JSON"),
+        (lambda found: spoiled(found, vector=5), "line 2 is damaged: its vector"),
+        (lambda found: spoiled(found, vector="!!!"), "line 2 is damaged"),
+        (lambda found: spoiled(found, vector=packed([float("nan")] * DIMENSION)), "line 2 is damaged: its vector.*NaN"),
+        (lambda found: spoiled(found, vector=packed([0.5])), "line 2 is damaged: expected 32 dimensions"),
+        (lambda found: spoiled(found, vector=None), "line 2 is damaged"),
+        (lambda found: spoiled(found, bot=None), "line 2 is damaged: it names no bot"),
+        (lambda found: spoiled(found, chat=5), "line 2 is damaged: it names no bot and chat"),
+        (lambda found: spoiled(found, topic_name="a\x00b"), "line 2 is damaged"),
     ],
 )
 def test_a_damaged_file_names_the_line(full: Database, other: Database, spoil: object, said: str) -> None:

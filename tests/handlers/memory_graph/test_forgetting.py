@@ -272,9 +272,38 @@ def test_the_recycle_table_and_old_claims_are_emptied_in_time(database: Database
         with database.transaction() as connection:
             cleaned.append(forgetting.clean(connection, now=LATER + days * DAY))
     assert cleaned[0] == 0
-    assert cleaned[1] == 5  # a topic, an instance, a mention, two terms
+    assert cleaned[1] == 3  # a topic, an instance with its terms, a mention
     assert cleaned[2] == 1  # the claim, 91 days old
     assert one(database, "SELECT count(*) FROM memory_recycled") == 0
+
+
+def test_a_topic_counts_only_what_is_still_said_of_it(database: Database) -> None:
+    ids = [say(database, f"tea number {number}", number, topics=[("tea", 1.0)]).id for number in range(3)]
+    with database.transaction() as connection:
+        gone = forgetting.forget_these(connection, HERE, instances=ids[:2], now=NOW)
+    assert one(database, "SELECT mentions FROM memory_topics") == 1
+    with database.transaction() as connection:
+        forgetting.restore(connection, HERE, gone.batch)
+    assert one(database, "SELECT mentions FROM memory_topics") == 3
+    with database.transaction() as connection:
+        forgetting.forget_these(connection, HERE, instances=ids[:1], now=NOW, batch="all")
+        forgetting.forget(connection, HERE, "tea", now=NOW)
+        connection.execute("UPDATE memory_recycled SET batch = 'all'")
+        forgetting.restore(connection, HERE, "all")
+    assert one(database, "SELECT mentions FROM memory_topics") == 3, "also when the topic went after its first record"
+
+
+def test_what_goes_is_one_row_with_all_its_terms(database: Database) -> None:
+    id = say(database, "the quick brown fox jumps over the lazy dog", 1).id
+    say(database, "the fox sleeps", 2)
+    before = rows(database, "SELECT scope_id, term, number, tf, length FROM memory_terms ORDER BY 2, 3")
+    with database.transaction() as connection:
+        gone = forgetting.forget_these(connection, HERE, instances=[id], now=NOW)
+    assert rows(database, "SELECT source_table FROM memory_recycled") == [("memory_instances",)]
+    assert one(database, "SELECT count(*) FROM memory_terms") == 3
+    with database.transaction() as connection:
+        forgetting.restore(connection, HERE, gone.batch)
+    assert rows(database, "SELECT scope_id, term, number, tf, length FROM memory_terms ORDER BY 2, 3") == before
 
 
 def test_people_and_relations_outlive_their_messages(database: Database) -> None:

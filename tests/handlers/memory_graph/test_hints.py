@@ -187,6 +187,21 @@ def test_a_turn_that_fails_has_neither_injected_nor_made_a_hint(bot: Bot) -> Non
     assert chosen("x", axis(1, 1)) == [("made in the turn", "similar")]
 
 
+def test_forgetting_a_person_takes_what_is_about_them_or_names_them_and_nothing_else(bot: Bot) -> None:
+    add("Ann likes trams", axis(1))
+    add("the trams are late", axis(1), people=["7"])
+    add("Joanna likes ships", axis(1))
+    add("7 wants a call", axis(1))
+    add("Bob's party", axis(1), commitment=Commitment(("7", "8"), "party", "friday"))
+    add("Cid's picnic", axis(1), commitment=Commitment(("9",), "picnic", "friday"))
+    add("Ann is here, too", axis(1), chat=OTHER)
+    assert hints.forget_person(CHAT, "7", ["Ann", "A"]) == 3
+    assert hints.forget_person(CHAT, "7", ["Ann", "A"]) == 0
+    left = {item["text"] for name in hints.KEPT for item in lumia.store.of(hints.PLUGIN).items(name, scope=CHAT)}
+    assert chosen("who is here?", axis(1), chat=OTHER) == [("Ann is here, too", "similar")]
+    assert left == {"Joanna likes ships", "7 wants a call", "Cid's picnic"}
+
+
 def test_forgetting_a_chat_takes_everything(bot: Bot) -> None:
     add("plain", axis(1))
     add("we meet", axis(1), commitment=Commitment((), "meet", "Friday"))

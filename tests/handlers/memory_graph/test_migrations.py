@@ -108,6 +108,38 @@ def test_a_migration_that_was_killed_goes_on_where_it_was(
         assert migrations.check(connection)
 
 
+@pytest.mark.parametrize("version", [one.version for one in migrations.migrations()])
+def test_tables_of_every_earlier_version_are_brought_up_to_date(
+    database: Database, monkeypatch: pytest.MonkeyPatch, version: int
+) -> None:
+    known = migrations.migrations()
+    with monkeypatch.context() as patched:
+        patched.setattr(migrations, "migrations", lambda: known[:version])
+        old = fresh(database)
+        old.prepare()
+        old.close()
+    assert say(database, "hello", topics=[("tea", 1.0)]).outcome == "new"
+    with database.connect() as connection:
+        assert migrations.check(connection)
+
+
+def test_topics_that_were_there_enter_the_vector_index_when_they_are_named_twice(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = migrations.migrations()
+    with monkeypatch.context() as patched:
+        patched.setattr(migrations, "migrations", lambda: known[:6])
+        old = fresh(database)
+        for number, topics in enumerate([("tea", "Ann"), ("tea", "Bob")]):
+            say(old, f"text {number}", number, topics=[(name, 1.0) for name in topics])
+        old.close()
+    established = "SELECT topic_name FROM memory_topics WHERE established ORDER BY topic_name"
+    assert rows(database, established) == [("tea",)]
+    say(database, "text 3", 3, topics=[("Bob", 1.0)])
+    assert rows(database, established) == [("Bob",), ("tea",)]
+    assert "WHERE established" in one(database, "SELECT pg_get_indexdef('memory_topics_embedding'::regclass)")
+
+
 @pytest.mark.parametrize("what", ["TABLE memory_terms", "INDEX memory_instances_embedding", "TABLE memory_scopes"])
 def test_tables_that_are_missing_later_are_named(database: Database, what: str) -> None:
     database.prepare()
@@ -148,6 +180,7 @@ def test_tables_that_are_made_while_another_looks_are_not_taken_for_half_of_them
         database.prepare()
         return found
 
+    raw(database, f"CREATE SCHEMA {database.schema}")
     monkeypatch.setattr(migrations, "_applied", then_made)
     other = Database(database.url, model=MODEL, dimension=DIMENSION, schema=database.schema)
     other.prepare()

@@ -31,6 +31,19 @@ def test_a_stranger_has_an_empty_profile(database: Database) -> None:
     assert profile(database, "nobody").summary == ""
 
 
+def test_somebody_whose_id_is_self_is_not_the_bot(database: Database) -> None:
+    for sender in ("self", "~self", "~~self", "~", "selfie", "ann", ""):
+        assert people.sender_of(people.person_of(sender)) == sender
+    assert len({people.person_of(one) for one in ("self", "~self", "~~self", SELF + " ")} - {SELF}) == 4
+    say(database, "hello", sender=people.person_of("self"), sender_name="Robin")
+    relate(database, "ann", SELF, 0.5)
+    assert profile(database, SELF).messages == 0
+    assert (
+        profile(database, people.person_of("self")).name,
+        profile(database, people.person_of("self")).relations,
+    ) == ("Robin", ())
+
+
 def test_a_profile_tells_name_messages_and_earlier_names(database: Database) -> None:
     for number, name in enumerate(["Ann", "Ann", "Annie", "A.", ""]):
         say(database, f"text {number}", number, sender_name=name, time=NOW - 3 * DAY + number)

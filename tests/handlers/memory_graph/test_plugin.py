@@ -68,10 +68,59 @@ def test_a_message_and_its_reply_are_remembered_in_order(bot: Bot) -> None:
     assert bot.dead == []
 
 
+def test_somebody_whose_id_is_self_is_told_from_the_bot(bot: Bot) -> None:
+    bot.send("what can you do about my blue bicycle?", sender="self", group="g")
+    bot.settle()
+    assert rows(bot, "SELECT kind, sender FROM memory_instances ORDER BY seq") == [
+        ("message", "~self"), ("reply", "self"),
+    ]  # fmt: skip
+    memory = lumia.services.get("memory")
+    assert {(one.kind, one.sender) for one in memory.recall("blue bicycle", CHAT).instances} == {
+        ("message", "self"), ("reply", "self"),
+    }  # fmt: skip
+    assert (memory.profile("self", CHAT).messages, memory.profile("~self", CHAT).messages) == (1, 0)
+    assert memory.forget_person("self").records == 1
+    assert rows(bot, "SELECT kind FROM memory_instances") == [("reply",)]
+
+
 def test_a_reply_that_only_repeats_a_memory_is_none_itself(bot: Bot) -> None:
     assert bot.send("my sister lives in Lisbon", group="g").replies == ["Noted: my sister lives in Lisbon"]
     bot.settle()
     assert rows(bot, "SELECT kind FROM memory_instances") == [("message",)]
+
+
+def test_a_command_and_its_answer_are_not_remembered(
+    postgres_url: str, schema: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with memory(postgres_url, schema, monkeypatch, HANDLERS / "chat_commands") as bot:
+        bot.url, bot.schema = postgres_url, schema  # type: ignore[attr-defined]
+        assert bot.send("/memory", sender="ann").replies == ["I remember nothing of you here."]
+        bot.send("my sister lives in Lisbon", sender="ann")
+        bot.settle()
+        assert rows(bot, "SELECT content FROM memory_instances") == [("my sister lives in Lisbon",)]
+        told = bot.send("/memory", sender="ann").replies[0].splitlines()
+        assert told[0] == "You are ann; messages of yours that I know here: 1."
+        assert told[-1].endswith("“my sister lives in Lisbon”")
+        bot.settle()
+        assert rows(bot, "SELECT count(*) FROM memory_instances") == [(1,)]
+
+
+def test_who_wants_to_be_forgotten_is_in_this_chat_and_alone(
+    postgres_url: str, schema: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with memory(postgres_url, schema, monkeypatch, HANDLERS / "chat_commands") as bot:
+        bot.url, bot.schema = postgres_url, schema  # type: ignore[attr-defined]
+        for sender, group in (("ann", "g"), ("ann", "g"), ("bob", "g"), ("ann", "other")):
+            bot.send(f"{sender} likes tea in {group}", sender=sender, group=group)
+        bot.settle()
+        stay = "The last lines of this chat stay until /reset."
+        told = f"I have forgotten what I remembered of you here (records: {{}}). {stay}"
+        assert bot.send("/memory forget", sender="ann", group="g").replies == [told.format(2)]
+        assert bot.send("/memory", sender="ann", group="g").replies == ["I remember nothing of you here."]
+        assert bot.send("/memory forget", sender="ann", group="new").replies == [told.format(0)]
+        kept = rows(bot, "SELECT sender, chat FROM memory_instances i JOIN memory_scopes s ON s.id = i.scope_id "
+                         "WHERE kind = 'message' ORDER BY sender DESC")  # fmt: skip
+        assert kept == [("bob", CHAT), ("ann", "console:console:group:other")]
 
 
 def test_a_reply_goes_out_before_it_is_observed(
@@ -90,12 +139,12 @@ def test_a_reply_goes_out_before_it_is_observed(
         bot.send("hello", group="g")
         steps = [one for one in bot.transport.tail("0", 0, 10_000) if one.kind == "step"]
     sent = [one.handler for one in steps if one.id.startswith("msg.send")]
-    assert sent == ["zulu.deliver", "memory_graph.observe_reply"]
+    assert sent == ["zulu.deliver", "heartflow.hear_own", "memory_graph.observe_reply"]
 
 
 def test_the_memory_uses_the_scope_of_heartflows_history(bot: Bot) -> None:
     bot.send("hello", group="g")
-    assert lumia.store.of("heartflow").items("history", scope=CHAT)
+    assert lumia.store.of("heartflow").items("lines", scope=CHAT)
 
 
 def test_what_the_filter_drops_is_not_remembered(postgres_url: str, schema: str, monkeypatch: Any) -> None:
@@ -243,6 +292,69 @@ def test_a_database_that_stays_away_leaves_dead_letters_that_hold_the_text(
         assert "does not answer" in bot.dead[0].error
 
 
+# --- with another embedder
+
+
+def changed(embedder: Any = None) -> None:
+    """Let the memory's vectors be those of another embedder, without one of that which is configured."""
+    engine, reembed = (import_module(f"handlers.memory_graph.{name}") for name in ("engine", "reembed"))
+    work = engine.Engine(engine.stored(), embedder) if embedder else engine.current()
+    for _ in reembed.rebuild(work.database, work.embedder):
+        pass
+
+
+def test_what_is_said_under_another_model_waits_for_the_rebuild_and_is_written_once(bot: Bot) -> None:
+    bot.send("hello number 0", group="g")
+    bot.settle()
+    changed(Words("other", 48))
+    for number in (1, 2):
+        assert bot.send(f"hello number {number}", group="g").outcome == "done"
+    update = {"topic": "Ann", "content": "Ann plays the cello", "origin": origin()}
+    assert bot.event("memory.update", update).outcome == "done", "the message's lane is not held up"
+    bot.settle(7200)
+    assert bot.dead == []
+    assert rows(bot, "SELECT count(*) FROM memory_instances WHERE kind <> 'reply'") == [(1,)]
+    ((level, line),) = told(bot)
+    assert level == "risk"
+    assert "vectors of other (48 numbers), but the configured embedder is offline" in line
+    assert "what is said waits" in line
+    changed()
+    bot.settle(901)
+    found = rows(bot, "SELECT content FROM memory_instances WHERE kind <> 'reply' ORDER BY content")
+    assert found == [("Ann plays the cello",), *((f"hello number {number}",) for number in range(3))]
+    bot.settle(7200)
+    assert rows(bot, "SELECT sum(seen) FROM memory_instances WHERE kind <> 'reply'") == [(4,)]
+    assert bot.dead == []
+
+
+def test_what_waits_for_a_key_is_written_when_there_is_one_and_its_text_is_never_lost(
+    bot: Bot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert bot.runtime.config is not None
+    bot.runtime.config.set_path("models.embedding.model", "openai:text-embedding-3-small")
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    bot.send("what can you do?", group="g")
+    bot.settle(7200)
+    assert bot.dead == []
+    bot.runtime.config.set_path("models.embedding.model", "offline")
+    bot.settle(901)
+    assert rows(bot, "SELECT kind FROM memory_instances ORDER BY kind") == [("message",), ("reply",)]
+
+
+def test_what_has_waited_for_a_month_is_a_dead_letter_that_holds_the_text(bot: Bot) -> None:
+    lumia.config.get("memory-graph").observe_replies = False
+    bot.send("hello", group="g")
+    bot.settle()
+    changed(Words("other", 48))
+    bot.send("hello again", group="g")
+    bot.settle()
+    assert isinstance(bot.clock, ManualClock)
+    bot.clock.move(31 * 86400)
+    bot.settle(7200)
+    assert [letter.id for letter in bot.dead] == ["memory.later"]
+    assert "the configured embedder is offline" in bot.dead[0].error
+
+
 # --- lumia doctor
 
 
@@ -315,3 +427,28 @@ def test_doctor_itself_shows_the_memorys_finding(bot_root: Path, monkeypatch: py
     (finding,) = named(doctor.examine(), "memory-graph")
     assert finding.level == "risk"
     assert "answered without memory" in finding.message
+
+
+# --- a memory for a trial
+
+
+@pytest.mark.parametrize("temporary", [True, False])
+def test_a_temporary_memory_is_gone_with_its_bot_and_another_one_stays(
+    postgres_url: str, schema: str, monkeypatch: pytest.MonkeyPatch, temporary: bool
+) -> None:
+    with memory(postgres_url, schema, monkeypatch, temporary=temporary) as bot:
+        bot.send("my sister moved to Lisbon", group="g")
+        bot.settle()
+        assert bot.dead == []
+    with psycopg.connect(postgres_url) as connection:
+        left = connection.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", (schema,)).fetchall()
+    assert bool(left) is not temporary
+
+
+def test_the_schema_public_is_dropped_for_no_trial(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LUMIA_DATABASE_URL", postgres_url)
+    settings: dict[str, dict[str, Any]] = {**SETTINGS, "memory-graph": {"temporary": True}}
+    with Bot(HANDLERS / "memory_graph", config=settings, clock=ManualClock()):
+        pass
+    with psycopg.connect(postgres_url) as connection:
+        assert connection.execute("SELECT 1 FROM pg_namespace WHERE nspname = 'public'").fetchall() == [(1,)]

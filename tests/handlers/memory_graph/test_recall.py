@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from handlers.memory_graph import candidates, evaluate, lookup, ranking, texts, writing
+from handlers.memory_graph import candidates, evaluate, lookup, ranking, texts, whitening, writing
 from handlers.memory_graph.database import Database
 from handlers.memory_graph.ranking import Parts
 from handlers.memory_graph.recall import recall
@@ -123,6 +124,24 @@ def test_topics_come_with_the_seed_they_were_reached_from(database: Database) ->
     assert "Lake Garda" in found
 
 
+def test_in_a_chat_of_a_few_records_no_vector_outweighs_what_the_words_say(database: Database) -> None:
+    said = [("ann", f"{word} {word} good morning to you") for word in ("red", "green", "blue")]
+    say(database, HERE, [*said, ("ann", "good morning to you"), ("bob", "completely unrelated xylophone zeppelin")])
+    for one in ask(database, "xylophone zeppelin quartz basilisk").instances:
+        shares = {reason.part: reason.score for reason in one.reasons}
+        assert abs(shares.get("seed", 0.0)) < 12.0
+        assert one.score < 30.0
+
+
+def test_deviations_beyond_the_usual_keep_their_order() -> None:
+    given = np.array([-60.0, -7.0, -6.0, -0.5, 0.0, 3.0, 6.0, 6.5, 60.0, 6e6])
+    found = whitening.bounded(given)
+    assert found[2:7].tolist() == given[2:7].tolist()
+    assert (np.diff(found) > 0).all()
+    assert found[0] > -11.0
+    assert found[-2] < 11.0
+
+
 def test_what_another_memory_brought_names_it_as_its_source(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -161,6 +180,65 @@ def test_a_term_that_stands_everywhere_reads_a_bounded_share_of_the_index(
     assert len(place.postings["tea"]) == 10
     assert place.terms == ("number7",)
     assert contents(ask(database, "tea number7"))[0] == "tea number7"
+
+
+def test_a_common_term_is_not_read_again_unless_nothing_rarer_is_asked_for(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    say(database, HERE, [("ann", f"tea number{at}") for at in range(40)])
+    monkeypatch.setattr(lookup, "COMMON", 10)
+    with database.transaction() as connection:
+        first = lookup.look(connection, HERE, "tea number7", {})
+        second = lookup.look(connection, HERE, "tea number7", {})
+        alone = lookup.look(connection, HERE, "tea", {})
+    assert (set(first.postings), set(second.postings)) == ({"tea", "number7"}, {"number7"})
+    assert (second.terms, second.idf) == (first.terms, first.idf)
+    assert (alone.terms, len(alone.postings["tea"])) == (("tea",), 40)
+
+
+def test_a_common_term_is_read_again_when_the_scope_has_shrunk(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    say(database, HERE, [("ann", f"tea number{at}") for at in range(12)])
+    monkeypatch.setattr(lookup, "COMMON", 10)
+    with database.transaction() as connection:
+        lookup.look(connection, HERE, "tea number7", {})
+        connection.execute("DELETE FROM memory_instances WHERE seq >= 5")
+        connection.execute("UPDATE memory_scopes SET instances = 5")
+        assert len(lookup.look(connection, HERE, "tea number3", {}).postings["tea"]) == 5
+
+
+def test_what_rises_from_far_behind_is_read_afterwards(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    say(database, HERE, CHAT)
+    whole = ask(database, "Where did Bob buy the bicycle?")
+    monkeypatch.setattr("handlers.memory_graph.recall._MAY_RISE", -9)  # one is read in advance
+    assert ask(database, "Where did Bob buy the bicycle?") == whole
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+def test_which_edges_are_followed_does_not_depend_on_where_they_lie(database: Database, backwards: bool) -> None:
+    say(database, HERE, [("ann", "we saw Zoe Miller again")])
+    numbers = sorted(range(30), key=lambda number: (number % 2, number), reverse=backwards)
+    with database.transaction() as connection:
+        for number in numbers:
+            near_nothing = EMBEDDER.query(f"nothing like it {number}")
+            connection.execute(
+                "INSERT INTO memory_topics (id, topic_name, topic_embedding, scope_id, name_key, mentions, embedder_id)"
+                " SELECT %(id)s, %(id)s, %(vector)s, scope_id, %(id)s, 1, embedder_id FROM memory_topics "
+                "WHERE name_key = 'zoe miller'",
+                {"id": f"!{number:02}", "vector": near_nothing},
+            )
+            connection.execute(
+                "INSERT INTO topic_edges (id, from_topic, to_topic, weight, last_activated) "
+                "SELECT %(edge)s, %(id)s, id, 0.9, to_timestamp(%(now)s) FROM memory_topics "
+                "WHERE name_key = 'zoe miller'",
+                {"edge": f"e{number}", "id": f"!{number:02}", "now": NOW},
+            )
+        found = candidates.find(connection, HERE, "Zoe Miller", EMBEDDER.query("Zoe Miller"), now=NOW)
+    assert found is not None
+    followed = {one.topic.name for one in found.topics if one.source == "Zoe Miller" and one.depth == 1}
+    assert followed <= {f"!{number:02}" for number in range(10)}
+    assert followed
 
 
 @pytest.mark.parametrize("exact", [True, False])

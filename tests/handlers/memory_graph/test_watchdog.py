@@ -7,6 +7,7 @@ import socket
 import pytest
 
 from handlers.memory_graph.watchdog import Watchdog
+from lumia.testing import Bot, ManualClock
 
 
 def test_a_read_that_takes_too_long_ends() -> None:
@@ -37,6 +38,17 @@ def test_a_socket_that_was_released_stays_open() -> None:
             assert other.recv(1) == b""  # by now the first one's time is over, too
         there.send(b"x")
         assert here.recv(1) == b"x"
+
+
+def test_a_clock_that_stands_still_or_begins_anew_changes_nothing() -> None:
+    watchdog = Watchdog()
+    first, first_peer = socket.socketpair()
+    here, there = socket.socketpair()
+    with first, first_peer, here, there:
+        with Bot(clock=ManualClock()), watchdog.limited(first.fileno(), 0.0):
+            assert first.recv(1) == b""
+        with watchdog.limited(here.fileno(), 0.05):
+            assert here.recv(1) == b""
 
 
 def test_an_error_of_the_block_passes_and_releases() -> None:
