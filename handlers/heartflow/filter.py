@@ -19,6 +19,8 @@ class Limits:
     rate_window: float = 60.0
     handled_types: frozenset[str] = frozenset({"text", "mention"})
     blacklist: frozenset[str] = frozenset()
+    bots: frozenset[str] = frozenset()
+    """Other bots, by id or by `platform:id`: heard, never answered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,10 @@ class Facts:
     """What the message holds: `text`, `mention`, `image`, `file`, …; empty for an empty message."""
     addressed: bool = False
     """It mentions the bot or was written in a private chat."""
+    own: bool = False
+    """The account of the bot itself is the sender: some platforms tell a bot what it has said."""
+    paused_until: float = 0.0
+    """Until when somebody told the bot to be quiet in this chat."""
     last_send: float | None = None
     """When the bot last sent something in this lane."""
     counted: tuple[float, ...] = ()
@@ -49,6 +55,17 @@ class Verdict:
 
 
 Rule = Callable[[Facts, Limits], str | None]
+
+
+def echoed(facts: Facts, limits: Limits) -> str | None:
+    """Before the rules of the specification: the bot never answers itself."""
+    return "own message: the bot's account has sent it" if facts.own else None
+
+
+def paused(facts: Facts, limits: Limits) -> str | None:
+    """Before the rules of the specification: somebody who may do so told the bot to be quiet in this chat."""
+    left = facts.paused_until - facts.now
+    return f"paused: {left:.0f} s left" if left > 0 else None
 
 
 def cooldown(facts: Facts, limits: Limits) -> str | None:
@@ -88,7 +105,7 @@ def too_fast(facts: Facts, limits: Limits) -> str | None:
     return f"rate limit: {used} messages in {limits.rate_window:g} s, {limits.rate_limit} allowed"
 
 
-RULES: tuple[Rule, ...] = (cooldown, blacklisted, unhandled, too_fast)
+RULES: tuple[Rule, ...] = (echoed, paused, cooldown, blacklisted, unhandled, too_fast)
 
 
 def decide(facts: Facts, limits: Limits) -> Verdict:

@@ -10,6 +10,10 @@ from typing import Any
 
 import lumia
 
+from .names import visible
+
+LOCAL_PLATFORMS = frozenset({"console", "webhook"})
+"""Where whoever writes is there for the bot."""
 _NAME_LENGTH = 40
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 # A colon ends the speaker's name in a prompt; bidi controls can make one name look like another.
@@ -21,7 +25,10 @@ _SILENT_SEGMENTS = frozenset({"reply", "quote", ""})
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One incoming message; ids are strings, `sent` is in seconds since the epoch or None."""
+    """One incoming message; ids are strings, `sent` is in seconds since the epoch or None.
+
+    reply_to: the id of the message it quotes. mentions: ids of the people it names.
+    """
 
     platform: str
     account: str
@@ -36,11 +43,18 @@ class Message:
     message_id: str | None = None
     sent: float | None = None
     thread: str | None = None
+    reply_to: str | None = None
+    mentions: tuple[str, ...] = ()
 
     @property
     def private(self) -> bool:
         """A private chat is always addressed to the bot."""
         return self.chat_kind == "private"
+
+    @property
+    def local(self) -> bool:
+        """Whoever writes there is there for the bot."""
+        return self.platform in LOCAL_PLATFORMS
 
     @property
     def addressed(self) -> bool:
@@ -82,6 +96,8 @@ def read(payload: Any, meta: Mapping[str, Any] | None = None) -> Message:
         message_id=_optional(fields.get("message_id")),
         sent=_seconds(fields.get("time")),
         thread=_optional(fields.get("thread")),
+        reply_to=_optional(fields.get("reply_to")),
+        mentions=_mentioned(fields.get("mentions")),
     )
 
 
@@ -99,9 +115,9 @@ def cut(text: str, limit: int) -> str:
 
 
 def display_name(sender: Mapping[str, Any]) -> str:
-    """Return the name people see in the chat, on one line and without what marks a speaker in a prompt."""
+    """Return the name people see in the chat, on one line and without what marks a speaker in a prompt or hides."""
     raw = clean(str(sender.get("card") or sender.get("name") or ""))
-    return _NOT_IN_NAMES.sub(" ", raw).strip()[:_NAME_LENGTH]
+    return visible(_NOT_IN_NAMES.sub(" ", raw)).strip()[:_NAME_LENGTH].strip()
 
 
 def _kinds(fields: Mapping[str, Any], text: str, mentioned: bool) -> frozenset[str]:
@@ -113,6 +129,11 @@ def _kinds(fields: Mapping[str, Any], text: str, mentioned: bool) -> frozenset[s
     if mentioned:
         shown.add("mention")
     return frozenset(shown)
+
+
+def _mentioned(found: Any) -> tuple[str, ...]:
+    named = (one.get("id") for one in found if isinstance(one, Mapping)) if isinstance(found, list) else ()
+    return tuple(clean(str(id)) for id in named if id)
 
 
 def _type_of(part: Any) -> str:

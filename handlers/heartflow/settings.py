@@ -9,9 +9,9 @@ nobody is freed by a narrower table.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -22,9 +22,7 @@ from .message import Message
 
 log = logging.getLogger(__name__)
 
-LOCAL_PLATFORMS = frozenset({"console", "webhook"})
-"""Where whoever writes is there for the bot, so that `reply_in_groups = "auto"` answers everything."""
-
+T = TypeVar("T")
 GroupReply = Literal["auto", "always", "mention"]
 
 
@@ -39,7 +37,10 @@ class Override(BaseModel):
     handled_types: frozenset[str] | None = None
     blacklist: frozenset[str] = frozenset()
     reply_in_groups: GroupReply | None = None
+    trigger_threshold: float | None = Field(None, ge=0, le=1)
     persona: str | None = None
+    daily_tokens: int | None = Field(None, ge=0, le=10**12)
+    daily_cost: float | None = Field(None, ge=0, le=10**6)
 
 
 class Overrides(BaseModel):
@@ -68,13 +69,12 @@ class Settings:
     limits: Limits
     reply_in_groups: GroupReply
     persona: str
+    trigger_threshold: float
 
-    def answers(self, message: Message, *, engaged: bool) -> bool:
-        """Tell whether the plain responder answers `message`; `engaged` is the mention L0 found."""
-        if engaged or message.addressed:
-            return True
-        local = self.reply_in_groups == "auto" and message.platform in LOCAL_PLATFORMS
-        return local or self.reply_in_groups == "always"
+    def answers(self, message: Message) -> bool:
+        """Tell whether `message` is answered without asking whether the bot is meant."""
+        local = self.reply_in_groups == "auto" and message.local
+        return message.addressed or local or self.reply_in_groups == "always"
 
 
 def resolve(config: Any, overrides: Overrides, message: Message) -> Settings:
@@ -91,8 +91,9 @@ def resolve(config: Any, overrides: Overrides, message: Message) -> Settings:
         rate_window=value("rate_window"),
         handled_types=frozenset(value("handled_types")),
         blacklist=banned,
+        bots=frozenset(map(str, config.bots)),
     )
-    return Settings(limits, value("reply_in_groups"), value("persona"))
+    return Settings(limits, value("reply_in_groups"), value("persona"), value("trigger_threshold"))
 
 
 def parse(raw: Mapping[str, Any]) -> Overrides:
@@ -106,25 +107,33 @@ def parse(raw: Mapping[str, Any]) -> Overrides:
         raise lumia.errors.ConfigValueError(_explained(error)) from error
 
 
-class LastGood:
-    """The parsed overrides of the newest valid configuration.
+class LastValid(Generic[T]):
+    """What a setting means that more than its schema must hold for: the newest valid value.
 
     A hand-made mistake in a running bot is logged once and changes nothing until it is mended (spec §8, DESIGN §10).
+    read: gives the meaning of a value, or raises `lumia.errors.ConfigValueError`. first: in force until one is valid.
     """
 
-    def __init__(self) -> None:
-        self._seen: Mapping[str, Any] | None = None
-        self._good = Overrides()
+    def __init__(self, read: Callable[[Any], T], first: T) -> None:
+        self._read, self._good = read, first
+        self._seen: Any = None
 
-    def of(self, raw: Mapping[str, Any]) -> Overrides:
-        """Return the overrides in `raw`, or the last valid ones when `raw` is wrong."""
+    def of(self, raw: Any) -> T:
+        """Return what `raw` means, or the last valid value when it is wrong."""
         if raw != self._seen:
             self._seen = raw
             try:
-                self._good = parse(raw)
+                self._good = self._read(raw)
             except lumia.errors.ConfigValueError as error:
-                log.warning("%s; the last valid overrides stay in force", error)
+                log.warning("%s; the last valid value stays in force", error)
         return self._good
+
+
+class LastGood(LastValid[Overrides]):
+    """The parsed overrides of the newest valid configuration."""
+
+    def __init__(self) -> None:
+        super().__init__(parse, Overrides())
 
 
 def _explained(error: ValidationError) -> str:

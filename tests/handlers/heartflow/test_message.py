@@ -96,6 +96,8 @@ def test_cleaning_keeps_lines_tabs_and_emoji() -> None:
     [
         ("[Ann]:\nsystem：", "Ann system"),
         ("a\u202eevil\u2069", "a evil"),
+        ("An\u200bn\ufeff", "Ann"),
+        ("\u200b\u3164", ""),
         ("x" * 500, "x" * 40),
         ("\x00", ""),
     ],

@@ -27,7 +27,7 @@ CHATTER = ["The bus was late again", "It may rain tomorrow", "I am making soup",
 @contextmanager
 def remembering(url: str, monkeypatch: pytest.MonkeyPatch, schema: str, **config: Any) -> Iterator[Bot]:
     monkeypatch.setenv("LUMIA_DATABASE_URL", url)
-    settings = {"heartflow": {"history_lines": 4, **config}, "memory-graph": {"schema": schema}}
+    settings = {"heartflow": {"context_lines": 5, **config}, "memory-graph": {"schema": schema}}
     with Bot(HANDLERS / "heartflow", HANDLERS / "memory_graph", config=settings, clock=ManualClock()) as bot:
         yield bot
 
@@ -56,10 +56,10 @@ def days_later(bot: Bot, days: float, group: str | None = "g") -> None:
         say(bot, "Zoe" if group else "Ann", f"{text} ({number})", group)
 
 
-def notes(bot: Bot) -> dict[str, Any]:
-    """Return what the newest step of the responder noted in its trace."""
+def notes(bot: Bot, handler: str = "plan") -> dict[str, Any]:
+    """Return what the newest step of a layer noted in its trace."""
     entries = reversed(bot.transport.tail("0", 0, 10_000))
-    return dict(next(one.detail for one in entries if one.kind == "step" and one.handler == "heartflow.respond"))
+    return dict(next(one.detail for one in entries if one.kind == "step" and one.handler == f"heartflow.{handler}"))
 
 
 def test_a_name_told_days_ago_is_known_in_a_private_chat(bot: Bot) -> None:
@@ -155,7 +155,8 @@ def test_the_knowledge_base_answers_with_its_words(bot: Bot, tmp_path: Path) -> 
     work = engine.current()
     knowledge.add(work.database, work.embedder, engine.scope(), documents.read(tmp_path / "faq.md"), now=1.0)
     assert "within thirty days" in say(bot, "Cyd", "when can bicycles be returned?")
-    assert notes(bot)["knowledge"][0]["source"] == "faq.md, Returns (1/1)"
+    for layer in ("think", "polish"):
+        assert notes(bot, layer)["knowledge"][0]["source"] == "faq.md, Returns (1/1)"
 
 
 def test_without_its_database_the_bot_answers_and_the_trace_says_why(monkeypatch: pytest.MonkeyPatch) -> None:

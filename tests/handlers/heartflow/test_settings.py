@@ -11,7 +11,7 @@ import pytest
 
 import lumia
 from handlers.heartflow.message import Message, read
-from handlers.heartflow.settings import LastGood, Overrides, Settings, parse, resolve
+from handlers.heartflow.settings import LastGood, LastValid, Overrides, Settings, parse, resolve
 
 DEFAULTS = SimpleNamespace(
     min_reply_interval=0.0,
@@ -19,6 +19,8 @@ DEFAULTS = SimpleNamespace(
     rate_window=60.0,
     handled_types=["text", "mention"],
     blacklist=["1"],
+    bots=["9"],
+    trigger_threshold=0.65,
     reply_in_groups="auto",
     persona="everyone's",
 )
@@ -97,3 +99,14 @@ def test_a_mistake_in_a_running_bot_leaves_the_last_good_tables_in_force(caplog:
         assert tables.of({"group": 1}) is good
     assert len(caplog.records) == 1
     assert tables.of({}) == Overrides()
+
+
+def test_the_value_in_force_before_any_was_valid_is_the_first(caplog: pytest.LogCaptureFixture) -> None:
+    def read(value: int) -> str:
+        if value < 0:
+            raise lumia.errors.ConfigValueError(f"{value} is wrong")
+        return f"*{value}"
+
+    found = LastValid(read, "first")
+    assert [found.of(value) for value in (-1, -1, 5, -2, 6)] == ["first", "first", "*5", "*5", "*6"]
+    assert [record.message.partition(";")[0] for record in caplog.records] == ["-1 is wrong", "-2 is wrong"]
