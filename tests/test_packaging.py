@@ -23,6 +23,8 @@ DATA = {
     "tasks/commands.json",
     "handlers/heartflow/manifest.json",
     "handlers/heartflow/config-schema.toml",
+    "handlers/chat_commands/texts/zh.toml",
+    "handlers/persona_loader/personas/default.toml",
     "adapters/console/manifest.json",
     "plugins/hello/plugin.py",
 }
