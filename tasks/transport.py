@@ -52,6 +52,7 @@ from tasks.grouped import Group, Groups, Waiting
 from tasks.history import StreamHistory
 from tasks.keys import PREFIX, WORKERS
 from tasks.ledger import LedgerPort
+from tasks.private_queues import QueuePort
 from tasks.scripts import Scripts, bound
 
 STATES = {"w": "waiting", "q": "queued", "c": "claimed", "d": "delayed", "e": "ended", "f": "finished", "n": "queued"}
@@ -81,13 +82,16 @@ def connect(url: str, *, timeout: float = 5.0, tries: int = 5) -> Redis:
                           health_check_interval=15, client_name="lumia", **plain)  # fmt: skip
 
 
-class RedisTransport(LedgerPort):
+class RedisTransport(LedgerPort, QueuePort):
     """Implements `lumia.ports.Transport` on one Redis or Valkey primary."""
 
-    def __init__(self, redis: Redis, *, worker: str, limits: Limits | None = None, prefix: str = PREFIX) -> None:
+    def __init__(
+        self, redis: Redis, *, worker: str, limits: Limits | None = None, prefix: str = PREFIX, url: str = ""
+    ) -> None:
+        QueuePort.__init__(self)
         self.redis = redis
         self._bytes: Any = redis  # replies are bytes: decode_responses is off, which redis-py's types can't know
-        self.worker = worker
+        self.worker, self.url = worker, url
         self.limits = limits or Limits()
         self.prefix = prefix
         self.archive: ArchiveHistory | None = None
@@ -449,6 +453,7 @@ class RedisTransport(LedgerPort):
     def close(self) -> None:
         """Release the connections."""
         self._scripts.close()
+        self._close_brisk()
         self.redis.close()
         if self.archive is not None:
             self.archive.close()

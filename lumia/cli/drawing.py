@@ -148,7 +148,7 @@ def _run(run: Run, least: float) -> Node:
     reason = run.reason or (f"dead letter: {run.dead}" if run.dead else "")
     outcome = run.outcome or ("running" if run.ended is None else "")
     return Node(f"{run.id or run.run_id}{mark}", Bar("run", run.at, max(0.0, last - run.at)), outcome,
-                _joined(about, reason, own_id), "bold", tuple(_parts(run, least)))  # fmt: skip
+                _joined(about, reason, run.queue and f"queue {run.queue}", own_id), "bold", tuple(_parts(run, least)))  # fmt: skip
 
 
 def _joined(*parts: str) -> str:

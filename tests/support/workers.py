@@ -103,7 +103,7 @@ def worker(root: Path, url: str, *args: str, name: str = "worker", app: str = "t
 @contextmanager
 def connected(root: Path, url: str) -> Iterator[Runtime]:
     """Open the bot of `root` without plugin code; it is active only where a test activates it."""
-    transport = RedisTransport(connect(url), worker=worker_name())
+    transport = RedisTransport(connect(url), worker=worker_name(), url=url)
     runtime = open_bot(root, transport=transport).deactivate()
     transport.limits = runtime.limits
     try:
