@@ -84,10 +84,10 @@ class _Flow:
 
         queue: where every step of this run is executed, whatever its handlers ask for; see docs/bus.md.
 
-        Raises `BoxError` for content that is no Box, `PayloadError` for a malformed id, key or queue, `LaneError` when an
-        attached child asks for another lane, `ArcError` for a live resource whose run can't be executed here and now,
-        `BackendUnavailableError` when nothing could be accepted, `LaneFullError` and `RateLimitedError` where that is
-        the declared policy (in a handler they fail the step, which is tried again).
+        Raises `BoxError` for content that is no Box, `PayloadError` for a malformed id, key or queue, `LaneError` when
+        an attached child asks for another lane, `ArcError` for a live resource whose run can't be executed here and
+        now, `BackendUnavailableError` when nothing could be accepted, `LaneFullError` and `RateLimitedError` where that
+        is the declared policy (in a handler they fail the step, which is tried again).
         """
         lane = lane_options(cap=cap, overflow=overflow, max_age=max_age, stale=stale, collect=collect,
                             max_wait=max_wait)  # fmt: skip

@@ -46,6 +46,11 @@ class Embedding:
                 if self._embedded is not None and not self._draining:
                     self._embedded.cancel(queue)
 
+    def resume(self) -> None:
+        """Serve what is asked for from now on, after a drain."""
+        with self._lock:
+            self._draining = False
+
     def drain(self, seconds: float) -> bool:
         """Take no more messages, for good; wait for what is being executed, and tell whether it ended in time."""
         with self._lock:

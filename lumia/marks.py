@@ -84,7 +84,8 @@ class Mark:
     """One decorator on one function.
 
     kind: pipe, consumer, chain, interceptor, cron, route, websocket, resident, command, check or tool. id: event id,
-    glob, cron expression, path, or the name of a resident, command, check or tool. options: what else the decorator was given.
+    glob, cron expression, path, or the name of a resident, command, check or tool. options: what else the decorator was
+    given.
     """
 
     kind: str

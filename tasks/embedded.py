@@ -38,10 +38,14 @@ STOP_SECONDS = 3.0
 LOOK_SECONDS = 0.02
 
 log = logging.getLogger("lumia")
+_state: Any = state
 
 
 class EmbeddedWorker:
-    """Implements `lumia.ports.Embedded`. A process has one at a time: Celery keeps some of a worker's state globally."""
+    """Implements `lumia.ports.Embedded`.
+
+    A process has one at a time: Celery keeps some of a worker's state globally.
+    """
 
     def __init__(self, bot: Runtime, transport: RedisTransport, url: str = "") -> None:
         self._bot, self._transport = bot, transport
@@ -49,8 +53,10 @@ class EmbeddedWorker:
         self._app.conf.update(
             worker_concurrency=bot.limits.concurrency, worker_cancel_long_running_tasks_on_connection_loss=True
         )
-        self._app.amqp.queues.clear()
-        self._app.amqp.queues._consume_from = {}
+        queues: Any = self._app.amqp.queues
+        self._queues = queues
+        self._queues.clear()
+        self._queues._consume_from = {}
         self._worker = _Worker(self._app, self)
         register(self._app, self._worker)
         self._lock = threading.Lock()
@@ -69,7 +75,7 @@ class EmbeddedWorker:
         """Take messages from one more queue; the first one starts the worker."""
         with self._lock:
             self._wanted.add(queue)
-            self._app.amqp.queues.select_add(unacknowledged(queue))
+            self._queues.select_add(unacknowledged(queue))
             if self._thread is None:
                 self._start()
         self._sync_soon()
@@ -78,7 +84,7 @@ class EmbeddedWorker:
         """Take no more messages from a queue; what the broker has just given is put back."""
         with self._lock:
             self._wanted.discard(queue)
-            self._app.amqp.queues.deselect(queue)
+            self._queues.deselect(queue)
         self._sync_soon()
 
     def serves(self, queue: str) -> bool:
@@ -101,7 +107,7 @@ class EmbeddedWorker:
         self._ending.set()
         idle = self._idle()
         if self._thread is not None:
-            state.should_stop = os.EX_OK
+            _state.should_stop = os.EX_OK
             self._sync_soon()
             self._thread.join(STOP_SECONDS)
             self._tell(set())
@@ -136,7 +142,7 @@ class EmbeddedWorker:
                 self._ending.wait(AGAIN_SECONDS)
 
     def _serve(self) -> None:
-        state.should_stop = state.should_terminate = None
+        _state.should_stop = _state.should_terminate = None
         set_event_loop(None)
         name = f"gateway-{os.getpid()}@{socket.gethostname()}"
         trace.setup_worker_optimizations(self._app, name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from redis import ConnectionPool, Redis
 from redis.backoff import NoBackoff
@@ -12,13 +12,15 @@ from redis.exceptions import RedisError
 from redis.retry import Retry
 
 from lumia.errors import BackendUnavailableError
+from lumia.marks import PRIVATE_PREFIX
 from lumia.ports import Embedded, QueueInfo
 from tasks.keys import SERVING
-from tasks.queues import PRIVATE_PREFIX, SEPARATOR, lists
+from tasks.queues import SEPARATOR, lists
 from tasks.scripts import source
 
 if TYPE_CHECKING:
     from lumia.runtime import Runtime
+    from tasks.transport import RedisTransport
 
 FRESH_SECONDS = 5.0
 """A process tells every second what it serves; one that has not for so long doesn't."""
@@ -96,7 +98,7 @@ class QueuePort:
         """Return a Celery worker in threads of this process."""
         from tasks.embedded import EmbeddedWorker  # only who serves such queues pays for it
 
-        return EmbeddedWorker(bot, self, self.url)
+        return EmbeddedWorker(bot, cast("RedisTransport", self), self.url)
 
     def lease(self, name: str, holder: str, seconds: float) -> int:
         """Take or keep a lease for `seconds`, or give it back with 0; returns its fencing number, 0 without it.

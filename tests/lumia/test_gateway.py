@@ -480,6 +480,48 @@ class TestEnding:
         asyncio.run(scene())
         assert sent == [1001]
 
+    def test_a_websocket_that_opens_while_the_gateway_drains_is_sent_away_too(self) -> None:
+        sent: list[int] = []
+
+        async def scene() -> None:
+            sockets: Sockets
+            late: list[asyncio.Future[None]] = []
+
+            async def app(scope: Any, receive: Any, send: Any) -> None:
+                while (await receive())["type"] != "websocket.disconnect":
+                    pass
+
+            async def silence() -> Any:
+                await asyncio.Event().wait()
+
+            async def send(message: Any) -> None:
+                sent.append(message["code"])
+                if not late:
+                    late.append(asyncio.ensure_future(sockets({"type": "websocket"}, silence, send)))
+
+            sockets = Sockets(app)
+            first = asyncio.ensure_future(sockets({"type": "websocket"}, silence, send))
+            while not len(sockets):
+                await asyncio.sleep(0)
+            await sockets.go_away(5)
+            assert first.done()
+            assert late[0].done()
+
+        for _ in range(2):  # a gateway may be served again, by another event loop
+            asyncio.run(scene())
+        assert sent == [1001, 1001] * 2
+
+    def test_a_gateway_drains_on_every_loop_it_was_served_by(self) -> None:
+        with served(MODULE) as running:
+            for _ in range(2):
+                with connect(f"{running.ws}/ws") as socket:
+                    running.server.should_exit = True
+                    with pytest.raises(ConnectionClosed):
+                        socket.recv(timeout=10)
+                    assert socket.close_code == 1001
+                running.stop()
+                running.start()
+
     def test_a_taken_port_is_named_with_the_way_out(self, site: Served) -> None:
         with pytest.raises(GatewayError, match=rf"{site.port}.*\[gateway\]"):
             listen(Settings(port=site.port))
@@ -564,3 +606,32 @@ def test_settings_take_what_a_section_has() -> None:
     assert (found.port, found.hosts, found.max_body) == (9000, ("bot.example",), Settings().max_body)
     assert Settings(host="0.0.0.0", port=1).url == "http://127.0.0.1:1"
     assert Settings(host="::1", port=1).url == "http://[::1]:1"
+
+
+@lumia.web.resident
+async def waits_for_its_end() -> None:
+    lumia.store.of("residents").append("began", gateway.current().settings.port)
+    try:
+        await asyncio.Event().wait()
+    finally:
+        lumia.store.of("residents").append("ended", 1)
+
+
+@lumia.web.resident
+async def returns() -> None:
+    lumia.store.of("residents").append("returned", 1)
+
+
+def began(of: str = "began") -> list[Any]:
+    return lumia.store.of("residents").items(of)
+
+
+class TestResidents:
+    def test_they_run_from_the_start_until_the_gateway_drains(self) -> None:
+        with served(waits_for_its_end, returns) as running, running.bot.runtime.activated():
+            assert until(began) == [running.port]
+            running.stop()
+            assert (began("ended"), began("returned")) == ([1], [1])
+            assert running.client  # served() starts nothing again by itself
+            running.start()
+            until(lambda: len(began()) == 2)
