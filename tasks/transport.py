@@ -66,7 +66,7 @@ REFUSALS = {
     "BUSY": "a script takes long; try again soon",
 }
 """What a server answers that can't write now, and the way out."""
-_CODES = {OutOfMemoryError: "OOM", ReadOnlyError: "READONLY"}
+_CODES: dict[type[Exception], str] = {OutOfMemoryError: "OOM", ReadOnlyError: "READONLY"}
 """Errors that redis-py knows by class: the code is no longer in their text."""
 _AWAY = (RedisConnectionError, RedisTimeoutError, OSError)
 
