@@ -20,7 +20,7 @@ from collections import Counter, deque
 from dataclasses import dataclass, field
 from typing import Any
 
-import uvloop
+import uvicorn
 
 HEAD_END = b"\r\n\r\n"
 LENGTH = b"content-length:"
@@ -178,5 +178,5 @@ async def play(job: Job) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    with asyncio.Runner(loop_factory=uvicorn.Config("").get_loop_factory()) as runner:
         print(json.dumps(runner.run(play(Job(**json.loads(sys.argv[1]))))))

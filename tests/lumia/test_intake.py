@@ -277,9 +277,11 @@ class TestStart:
 
     def test_a_live_resource_is_executed_at_once(self, bot: Bot) -> None:
         resource = Resource()
-        box = lumia.Box.any(resource, destructor=Resource.close)
-        run = self.play(bot, lambda: gateway.start("greet", box))
-        del box
+
+        async def hand_over() -> str:
+            return await gateway.start("greet", lumia.Box.any(resource, destructor=Resource.close))
+
+        run = self.play(bot, hand_over)
         assert lumia.runs.wait(run, 5).outcome == "done"
         until(lambda: resource.closed)
 
