@@ -21,6 +21,7 @@ from lumia.errors import LumiaError
 from lumia.gateway.calls import BusyError, Calls
 from lumia.gateway.feed import JournalFeed
 from lumia.gateway.guards import BodyLimit, Origins, SecurityHeaders
+from lumia.gateway.intake import Intake
 from lumia.gateway.mounting import Mount, failure, mounts_of, paths, refusal, routes_of
 from lumia.gateway.residents import Residents
 from lumia.gateway.scope import serving
@@ -40,6 +41,7 @@ class Gateway:
         self.bot = bot
         self.settings = settings or Settings()
         self.calls = Calls(self.settings.threads, self.settings.waiting)
+        self.intake = Intake(bot, self.settings.waiting)
         self.feed = JournalFeed(runs.tail, runs.cursor)
         routes = routes_of(mounts_of(bot) if mounts is None else mounts)
         self.paths = paths(routes)

@@ -101,10 +101,12 @@ async def test_an_owner_whose_lease_can_not_be_renewed_has_ended_before_another_
 
 @on_a_loop
 async def test_an_owner_learns_that_another_one_has_its_lease(bot: Bot) -> None:
+    owners: list[int] = []
+    task = asyncio.create_task(waiting_for("a/main", owners))
+    await until_there(owners, 1)
+    bot.transport._leases["a/main"] = ("another", owners[0] + 1, float("inf"))
     with pytest.raises(LeaseLostError):
-        async with owning("a/main", ttl=TTL) as owned:
-            bot.transport._leases["a/main"] = ("another", owned.token + 1, float("inf"))
-            await asyncio.Event().wait()
+        await task
 
 
 @on_a_loop
