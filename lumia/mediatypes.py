@@ -35,6 +35,7 @@ _BRANDS = {
     b"avif": "image/avif", b"avis": "image/avif", b"heic": "image/heic", b"heix": "image/heic", b"mif1": "image/heif",
     b"M4A ": "audio/mp4", b"M4B ": "audio/mp4", b"qt  ": "video/quicktime",
 }  # fmt: skip
+_TYPE = re.compile(r"[\w!#$&^.+-]{1,63}/[\w!#$&^.+-]{1,63}", re.ASCII)
 _HTML = re.compile(rb"<(!doctype html|html|head|body|script|iframe|title|meta|!--)[\s>/-]", re.IGNORECASE)
 _ALIASES = {
     "image/jpg": "image/jpeg", "image/pjpeg": "image/jpeg", "image/x-png": "image/png", "audio/mp3": "audio/mpeg",
@@ -60,9 +61,12 @@ _SURE = {media for _, _, media in _MAGIC} | set(_RIFF.values()) | set(_BRANDS.va
 
 
 def essence(media_type: str) -> str:
-    """Return a media type without its parameters, in lower case and by its usual name: `image/jpg` is `image/jpeg`."""
+    """Return a media type without its parameters, in lower case and by its usual name: `image/jpg` is `image/jpeg`.
+
+    "" for what is none.
+    """
     plain = media_type.partition(";")[0].strip().lower()
-    return _ALIASES.get(plain, plain)
+    return _ALIASES.get(plain, plain) if _TYPE.fullmatch(plain) else ""
 
 
 def sniff(head: bytes) -> str:
