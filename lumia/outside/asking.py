@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -16,6 +17,9 @@ import httpx
 from lumia.errors import OutsideError, PlaceError
 from lumia.outside.places import Places, Target, check, left, port_of, resolve
 from lumia.outside.wire import Wire
+
+# At its finest level it logs the headers of answers, and the place a redirect leads to may hold a token.
+logging.getLogger("httpcore").setLevel(logging.INFO)
 
 SECONDS = 30.0
 _MOVED = frozenset({301, 302, 303, 307, 308})
