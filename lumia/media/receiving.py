@@ -11,8 +11,6 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
-import httpx
-
 import lumia
 from lumia.errors import (
     BackendUnavailableError,
@@ -29,6 +27,7 @@ from lumia.errors import (
 from lumia.marks import Retry
 from lumia.media.fetching import fetch, shown, size_limit, store, too_large
 from lumia.mediatypes import UNKNOWN, fits
+from lumia.outside import PASSING
 
 RETRY = Retry(attempts=8, backoff=1.0, max_delay=60.0)
 """How the step is tried again when it can't commit; files that can't be had don't make it fail."""
@@ -155,7 +154,7 @@ class _Intake:
             _log.warning(
                 "%s at %s:%s, locating a file of %s", what, frame.filename, frame.lineno, self._msg["platform"]
             )
-            transient = isinstance(error, (OSError, httpx.TransportError))
+            transient = isinstance(error, PASSING)
             raise (TransientMediaError if transient else MediaError)(what) from None
         if not isinstance(place, (Place, bytes)):
             raise MediaError(f"where it is can't be told: locate returned a {type(place).__name__}")

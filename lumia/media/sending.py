@@ -17,7 +17,7 @@ from lumia.media.fetching import fetch
 
 KINDS = ("image", "audio", "video", "file")
 MAX_NAME = 120
-_NOT_IN_NAMES = re.compile(r"[\x00-\x1f\x7f/\\:*?\"<>|\u200e\u200f\u202a-\u202e\u2066-\u2069]+")
+_NOT_IN_NAMES = re.compile(r"[\x00-\x1f\x7f-\x9f/\\:*?\"<>|\u200e\u200f\u202a-\u202e\u2066-\u2069]+")
 
 
 @dataclass(frozen=True)
@@ -88,6 +88,6 @@ def safe_name(name: str, kind: str, media_type: str) -> str:
     suffix = PurePosixPath(plain).suffix
     fine = suffix and mimetypes.guess_type(plain)[0] is not None
     wanted = "" if fine or essence in ("", mediatypes.UNKNOWN) else mimetypes.guess_extension(essence) or ""
-    stem = plain if not fine else plain[: -len(suffix)]
     end = suffix if fine else wanted
-    return stem[: MAX_NAME - len(end)] + end
+    stem = plain.removesuffix(end)
+    return (stem[: MAX_NAME - len(end)].strip(" .") or kind) + end

@@ -5,7 +5,7 @@ answers differently the second time (DNS rebinding) changes nothing. The environ
 are followed only when asked for and judged anew, and a deadline holds for all of it.
 """
 
-from lumia.outside.asking import Answer, ask
+from lumia.outside.asking import PASSING, Answer, ask
 from lumia.outside.places import Places, Target, check, is_public, resolve
 
-__all__ = ["Answer", "Places", "Target", "ask", "check", "is_public", "resolve"]
+__all__ = ["PASSING", "Answer", "Places", "Target", "ask", "check", "is_public", "resolve"]

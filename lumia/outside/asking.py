@@ -22,6 +22,8 @@ from lumia.outside.wire import Wire
 logging.getLogger("httpcore").setLevel(logging.INFO)
 
 SECONDS = 30.0
+PASSING: tuple[type[Exception], ...] = (OSError, httpx.TransportError)
+"""What calls made with Python's own means or httpx raise for trouble that may pass."""
 _MOVED = frozenset({301, 302, 303, 307, 308})
 
 

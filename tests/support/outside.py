@@ -29,7 +29,7 @@ def head(status: str = "200 OK", **headers: Any) -> bytes:
 
 def giving(body: bytes, media_type: str = "image/png", status: str = "200 OK", **headers: Any) -> Behaviour:
     """Return the behaviour of a server that gives one file."""
-    whole = head(status, Content_Type=media_type, Content_Length=len(body), **headers) + body
+    whole = head(status, **{"Content_Type": media_type, "Content_Length": len(body), **headers}) + body
     return lambda peer, line, request: line.sendall(whole)
 
 

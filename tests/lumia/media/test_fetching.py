@@ -121,7 +121,7 @@ def test_a_file_without_an_end_is_left_at_the_limit(bot: Bot) -> None:
 def test_a_size_over_the_limit_is_refused_before_the_first_byte() -> None:
     for length in ("2000000000", "9" * 5000):
         with (
-            peer(lambda _, line, request, length=length: line.sendall(head(Content_Length=length))) as server,
+            peer(giving(b"", Content_Length=length)) as server,
             pytest.raises(MediaError, match=r"at most 100 kB are fetched|does not speak HTTP"),
         ):
             fetch(server.url(), allowed_hosts=HERE)

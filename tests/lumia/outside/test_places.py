@@ -127,7 +127,9 @@ def test_no_error_quotes_the_url(url: str) -> None:
 
 
 @given(st.ip_addresses(v=6) | st.ip_addresses(v=4))
-def test_an_address_is_judged_alike_in_a_url_and_behind_a_name(address: ipaddress.IPv4Address) -> None:
+def test_an_address_is_judged_alike_in_a_url_and_behind_a_name(
+    address: ipaddress.IPv4Address | ipaddress.IPv6Address,
+) -> None:
     literal = f"[{address}]" if address.version == 6 else str(address)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(socket, "getaddrinfo", answers(str(address)))
