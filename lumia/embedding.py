@@ -25,6 +25,11 @@ class Embedding:
         self._draining = False
 
     @property
+    def active(self) -> bool:
+        """Tell whether there has been a queue to serve."""
+        return self._embedded is not None
+
+    @property
     def queues(self) -> list[str]:
         """Return the queues that are served now."""
         return sorted(self._times)
