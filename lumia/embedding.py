@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from lumia.ports import Embedded
     from lumia.runtime import Runtime
 
-STOP_SECONDS = 8.0
+STOP_SECONDS = 5.0
 """How long the end may take, whatever the broker does."""
 
 

@@ -151,7 +151,7 @@ def test_a_resident_is_async_and_takes_nothing() -> None:
 def test_its_plugin_has_to_be_one_that_the_gateway_loads(tmp_path: Path) -> None:
     root = bot_root(tmp_path / "bot")
     write_plugin(root, "dweller", "import lumia\n\n\n@lumia.web.resident\nasync def stays(): ...\n")
-    with pytest.raises(PluginLoadError, match='is a resident.*"gateway": true'), Bot(root / "plugins" / "dweller"):
+    with pytest.raises(PluginLoadError, match=r'is a resident.*"gateway": true'), Bot(root / "plugins" / "dweller"):
         raise AssertionError
 
 
