@@ -1,8 +1,8 @@
 """What is measured of the embedding that comes with Lumia, shipped, so that no process has to embed 220 samples first.
 
 `python -m lumia.models.measured` writes `measured.json` beside this file; `--check` only tells whether it is current.
-It counts for one version of the model and for the samples it was made with; for others `calibration` and `leaning` measure
-as they do for any model.
+It counts for one version of the model and for the samples it was made with; for others `calibration` and `leaning`
+measure as they do for any model.
 """
 
 from __future__ import annotations
