@@ -318,7 +318,7 @@ function grow() {
   box.style.height = `${box.scrollHeight}px`;
   const left = state.maxText - box.value.length;
   $("count").textContent = left < 2000 ? ` · ${left.toLocaleString()} characters left` : "";
-  $("send").disabled = attachments.busy || (!box.value.trim() && !attachments.files.length);
+  $("send").disabled = !box.value.trim() && !attachments.items.length;
 }
 
 function menu(open) {
@@ -333,10 +333,16 @@ function theme(name) {
   memory.set("theme", name);
 }
 
-$("composer").addEventListener("submit", (event) => {
+let held = false;
+$("composer").addEventListener("submit", async (event) => {
   event.preventDefault();
+  if (held) return;
+  held = true;
+  const whole = await attachments.settled();
+  held = false;
+  if (!whole) return; // the notice says which file is missing; the words stay
   const text = $("text").value;
-  if ($("send").disabled || text.length > state.maxText) { say(text); return; }
+  if (text.length > state.maxText) { say(text); return; }
   const media = attachments.take();
   $("text").value = "";
   grow();

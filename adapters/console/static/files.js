@@ -21,7 +21,13 @@ export class Attachments {
     Object.assign(this, { list, changed, problem, limit: 1048576, items: [] });
   }
 
-  get busy() { return this.items.some((item) => !item.file); }
+  // Waits for what is on its way; tells whether all of it arrived.
+  async settled() {
+    const waited = [...this.items];
+    await Promise.all(waited.map((item) => item.done));
+    return waited.every((item) => item.file || item.removed);
+  }
+
   get files() { return this.items.filter((item) => item.file).map((item) => item.file); }
 
   take() {
@@ -41,7 +47,7 @@ export class Attachments {
       if (this.items.length >= MOST) { this.problem(`One message takes ${MOST} files.`); break; }
       const item = { name: file.name || "pasted", file: null };
       this.items.push(item);
-      this.upload(item, file);
+      item.done = this.upload(item, file);
     }
     this.show();
   }
@@ -65,7 +71,7 @@ export class Attachments {
     this.list.hidden = !this.items.length;
     this.list.replaceChildren(...this.items.map((item) => {
       const remove = element("button", { type: "button", "aria-label": `Remove ${item.name}` }, "×");
-      remove.addEventListener("click", () => { this.items = this.items.filter((other) => other !== item); this.show(); });
+      remove.addEventListener("click", () => { item.removed = true; this.items = this.items.filter((other) => other !== item); this.show(); });
       const picture = item.file?.kind === "image" ? element("img", { src: address(item.file), alt: "" }) : null;
       return element("li", { class: item.file ? "" : "busy" }, picture, element("span", { class: "name" }, item.file ? item.name : `${item.name} …`), remove);
     }));

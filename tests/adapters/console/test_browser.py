@@ -13,7 +13,7 @@ from tests.adapters.console import responder
 from tests.support.gateway import CONSOLE, Served, served
 
 pytest.importorskip("playwright", reason="needs playwright: pip install -r requirements/dev.txt")
-from playwright.sync_api import Browser, FilePayload, Locator, Page, expect, sync_playwright
+from playwright.sync_api import Browser, FilePayload, Locator, Page, Route, expect, sync_playwright
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
@@ -224,6 +224,29 @@ def test_a_picture_is_pasted_or_dropped_and_needs_no_words(page: Page, kind: str
     expect(send).to_be_enabled()
     send.click()
     expect(log(page).locator(".bot .bubble")).to_have_text(f"you said:  [image cat.gif, {len(responder.GIF)} bytes]")
+
+
+def test_enter_waits_for_files_that_are_on_their_way_and_keeps_the_words_if_one_fails(page: Page) -> None:
+    held: list[Route] = []
+    page.route("**/console/media?*", lambda route: held.append(route))
+
+    def on_its_way() -> Route:
+        while not held:
+            page.wait_for_timeout(10)
+        return held.pop()
+
+    chosen(page, DOT)
+    say(page, "look")
+    page.keyboard.press("Enter")
+    expect(page.get_by_label("Message", exact=True)).to_have_value("look")
+    on_its_way().continue_()
+    expect(log(page).locator(".bot .bubble")).to_have_text("you said: look [image dot.gif, 35 bytes]")
+    chosen(page, DOT)
+    say(page, "again")
+    on_its_way().fulfill(status=503, json={"error": "the disk is full"})
+    expect(page.get_by_role("alert")).to_have_text("dot.gif was not added: the disk is full")
+    expect(page.get_by_label("Message", exact=True)).to_have_value("again")
+    expect(log(page).locator(".user")).to_have_count(1)
 
 
 def test_a_file_can_be_taken_off_again(page: Page) -> None:
