@@ -13,6 +13,7 @@ import sys
 import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 from urllib.parse import unquote
@@ -47,6 +48,8 @@ T = TypeVar("T", bound=BaseModel)
 
 def clean_text(text: str) -> str:
     """Return `text` without what can't be stored or sent: NUL and lone surrogates become U+FFFD."""
+    if text.isascii() and "\x00" not in text:
+        return text
     whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return whole.replace("\x00", _REPLACEMENT)
 
@@ -56,7 +59,7 @@ def _cleaned(value: Any) -> Any:
 
 
 def _identifier(value: str) -> str:
-    if any(unicodedata.category(char) == "Cc" for char in value):
+    if not value.isprintable() and any(unicodedata.category(char) == "Cc" for char in value):
         raise ValueError("an id holds no control characters")
     return value
 
@@ -73,16 +76,36 @@ Platform = Annotated[str, Field(pattern=r"^[a-z0-9_]{1,32}$")]
 Unit = Annotated[float, Field(ge=0.0, le=1.0)]
 
 
+_SCALARS = frozenset({str, int, float, bool})
+
+
 class Payload(BaseModel):
     """Base of the payloads: unknown fields are refused, optional ones that are absent are left out of the dict."""
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False, frozen=True)
+
+    def plain(self) -> dict[str, Any]:
+        """Return what `model_dump` returns, quicker: a dict of its own, in which nothing is shared with this one."""
+        fields = type(self).model_fields
+        return {
+            name: value if type(value) in _SCALARS else _plain(value)
+            for name, value in self.__dict__.items()
+            if value is not None or fields[name].is_required()
+        }
 
     @model_serializer(mode="wrap")
     def _without_absent(self, handler: SerializerFunctionWrapHandler, info: SerializationInfo) -> dict[str, Any]:
         fields = type(self).model_fields
         packed: dict[str, Any] = handler(self)
         return {name: value for name, value in packed.items() if value is not None or fields[name].is_required()}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Payload):
+        return value.plain()
+    if isinstance(value, list):
+        return [_plain(part) for part in value]
+    return {key: _plain(part) for key, part in value.items()} if isinstance(value, dict) else value
 
 
 class Chat(Payload):
@@ -227,6 +250,10 @@ class RelationUpdate(Payload):
     weight_delta: Annotated[float, Field(ge=-1.0, le=1.0)]
     origin: Origin
 
+    def plain(self) -> dict[str, Any]:
+        """Return what `model_dump` returns."""
+        return self.model_dump()
+
     @model_serializer(mode="wrap")
     def _without_absent(self, handler: SerializerFunctionWrapHandler, info: SerializationInfo) -> dict[str, Any]:
         packed: dict[str, Any] = handler(self)
@@ -269,7 +296,7 @@ def validate(kind: str, value: Any) -> dict[str, Any]:
     model = MODELS.get(kind.split(",", 1)[0])
     if model is None:
         raise PayloadError(f"no payload is called {kind!r}; there are {', '.join(MODELS)}")
-    return parse(model, value, what=kind).model_dump()
+    return parse(model, value, what=kind).plain()
 
 
 def message(
@@ -325,7 +352,7 @@ class Destination:
 
 
 _MAX_ESCAPED = 384
-_PLAIN = re.compile(r"[A-Za-z0-9_.~]")
+_PLAIN = re.compile(r"[A-Za-z0-9_.~]+")
 _HEAD = re.compile(r"(\d{1,9})\.([a-z0-9_]{1,32})\.(group|private)")
 _STRAY = re.compile(r"-|%(?![0-9A-Fa-f]{2})")
 
@@ -336,8 +363,15 @@ def escape_id(id: str) -> str:
     `urllib.parse.unquote` undoes it, so `unquote(src.split('-')[1])` is the id again. Raises `PayloadError` for an
     empty id and for lone surrogates.
     """
+    if _PLAIN.fullmatch(id):
+        return id
     if not id or _surrogate(id):
         raise PayloadError(f"a chat id is text of at least one character without lone surrogates, got {id!r}")
+    return _escaped(id)
+
+
+@lru_cache(maxsize=4096)
+def _escaped(id: str) -> str:
     return "".join(char if _is_plain(char) else "".join(f"%{byte:02X}" for byte in char.encode()) for char in id)
 
 
@@ -351,7 +385,7 @@ def unescape_id(text: str) -> str:
 
 
 def _surrogate(text: str) -> bool:
-    return any("\ud800" <= char <= "\udfff" for char in text)
+    return not text.isascii() and any("\ud800" <= char <= "\udfff" for char in text)
 
 
 def destination(pid: int, platform: str, kind: str, id: str, *, action: str = "msg.send") -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from lumia.box import limit as largest_box
 from lumia.dead import DeadLetter, Failure
-from lumia.journal import JournalEntry
+from lumia.journal import JournalEntry, entry_text
 from lumia.lanes import LaneOptions, Rate
 from lumia.marks import DEFAULT_QUEUE, NORMAL
 from lumia.ports import Claim, Commit, Limits, RunRequest, StepRecord, StoreOp
@@ -25,8 +25,7 @@ ALONE_START_SECONDS = 15.0
 """How long such a process may take to load; lib.lua adds it to the claim."""
 
 
-def _dumps(value: Any) -> str:
-    return json.dumps(value, separators=(",", ":"))
+_dumps = json.JSONEncoder(separators=(",", ":")).encode
 
 
 def _ms(seconds: float) -> int:
@@ -48,10 +47,9 @@ def run(request: RunRequest, limits: Limits, worker: str, *, with_plan: bool) ->
     detail: dict[str, Any] = {"cause": request.cause} if request.cause else {}
     if request.delay > 0:
         detail["delay"] = request.delay
-    entry = JournalEntry("start", request.run_id, request.root_id, request.id, request.key, detail=detail,
-                         flow=request.flow)  # fmt: skip
-    ended = JournalEntry("end", request.run_id, request.root_id, request.id, request.key, outcome="done",
-                         reason="no handler")  # fmt: skip
+    named = (request.run_id, request.root_id, request.id, request.key)
+    entry = entry_text("start", *named, detail=detail, flow=request.flow)
+    ended = entry_text("end", *named, outcome="done", reason="no handler") if first is None else ""
     found: dict[str, Any] = {
         "r": request.run_id, "i": request.id, "n": request.flow if request.flow != PIPE else "", "k": request.key,
         "o": request.root_id if request.root_id != request.run_id else "", "c": request.cause, "cr": request.parent,
@@ -62,8 +60,8 @@ def run(request: RunRequest, limits: Limits, worker: str, *, with_plan: bool) ->
         "m": _hard(first, limits) if first else "", "to": timeout_ms(first, limits) if first else "",
         "R": request.retry_of, "A": "1" if request.arc else "", "H": "1" if request.hold else "",
         "L": "i" if request.inside else "r" if request.returning else "",
-        "w": worker if request.arc else "", "dl": _ms(request.delay) or "", "dd": request.dedup, "j": entry.dump(),
-        "je": ended.dump() if first is None else "", "F": failures_text(request.failures) if request.failures else "",
+        "w": worker if request.arc else "", "dl": _ms(request.delay) or "", "dd": request.dedup, "j": entry,
+        "je": ended, "F": failures_text(request.failures) if request.failures else "",
     }  # fmt: skip
     if request.lane is not None:
         found["lo"] = lane(request, request.lane)

@@ -12,7 +12,7 @@ from lumia import gateway
 from lumia.payloads import Id, Text, escape_id, lane
 
 from . import target
-from .source import NAME, Source
+from .source import NAME, Source, bot_name
 
 _CALLBACK_KEPT = 7 * 86400.0
 
@@ -104,7 +104,7 @@ def callback_key(message_id: str) -> str:
 def compose(source: Source, body: Body, message_id: str) -> dict[str, Any]:
     """Return the `msg` payload; the chat's id begins with the source, so a reply finds its way back."""
     kind, place = ("group", body.group_id) if body.group_id is not None else ("private", body.sender_id)
-    name = str(lumia.config.get("lumia").bot.name)
+    name = bot_name()
     mentioned = lumia.payloads.names_bot(body.text, name)
     return lumia.payloads.message(
         platform=NAME,
