@@ -58,7 +58,7 @@ def read(data: bytes, source: Source) -> Body:
 
 def _json(data: bytes) -> Any:
     try:
-        return json.loads(data.decode("utf-8"), parse_constant=_no_constant)
+        return _decoder.decode(data.decode("utf-8"))
     except json.JSONDecodeError as error:
         raise lumia.errors.PayloadError(
             f"body: not JSON at line {error.lineno} column {error.colno}: {error.msg}"
@@ -71,6 +71,9 @@ def _json(data: bytes) -> Any:
 
 def _no_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is no JSON value")
+
+
+_decoder = json.JSONDecoder(parse_constant=_no_constant)
 
 
 async def submit(source: Source, body: Body) -> str:

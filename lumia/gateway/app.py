@@ -10,15 +10,15 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from lumia import runs
 from lumia.errors import LumiaError
 from lumia.gateway.calls import BusyError, Calls
 from lumia.gateway.feed import JournalFeed
-from lumia.gateway.guards import BodyLimit, Origins, SecurityHeaders
+from lumia.gateway.front import Front
 from lumia.gateway.intake import Intake
-from lumia.gateway.mounting import Mount, failure, mounts_of, paths, refusal, routes_of
+from lumia.gateway.mounting import Mount, failure, http_refusal, mounts_of, paths, routes_of
 from lumia.gateway.scope import serving
 from lumia.gateway.settings import Settings
 from lumia.gateway.sockets import Sockets
@@ -41,20 +41,21 @@ class Gateway:
         routes = routes_of(mounts_of(bot) if mounts is None else mounts)
         self.paths = paths(routes)
         own = [Route("/healthz", self._health), Route("/", self._index)]
-        inner = Starlette(
+        behind = Starlette(
             routes=[*own, *routes], exception_handlers={HTTPException: _http_error, Exception: _unforeseen}
         )
-        self.sockets = Sockets(Origins(BodyLimit(inner, self.settings), self.settings))
-        self._app: ASGIApp = SecurityHeaders(self.sockets)
+        self._front = Front(self.settings, routes, behind)
+        self.sockets = Sockets(self._front.websocket)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection (ASGI)."""
-        if scope["type"] not in ("http", "websocket"):
+        serve = {"http": self._front.http, "websocket": self.sockets}.get(scope["type"])
+        if serve is None:
             return
         token = serving.set(self)
         try:
             with self.bot.activated():
-                await self._app(scope, receive, send)
+                await serve(scope, receive, send)
         finally:
             serving.reset(token)
 
@@ -80,7 +81,7 @@ class Gateway:
 
 async def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    return refusal(error.status_code, error.detail or "refused", dict(error.headers or {}))
+    return http_refusal(error)
 
 
 async def _unforeseen(request: Request, error: Exception) -> Response:
