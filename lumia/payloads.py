@@ -13,7 +13,7 @@ import sys
 import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 from urllib.parse import unquote
@@ -86,18 +86,23 @@ class Payload(BaseModel):
 
     def plain(self) -> dict[str, Any]:
         """Return what `model_dump` returns, quicker: a dict of its own, in which nothing is shared with this one."""
-        fields = type(self).model_fields
+        required = _required(type(self))
         return {
             name: value if type(value) in _SCALARS else _plain(value)
             for name, value in self.__dict__.items()
-            if value is not None or fields[name].is_required()
+            if value is not None or name in required
         }
 
     @model_serializer(mode="wrap")
     def _without_absent(self, handler: SerializerFunctionWrapHandler, info: SerializationInfo) -> dict[str, Any]:
-        fields = type(self).model_fields
+        required = _required(type(self))
         packed: dict[str, Any] = handler(self)
-        return {name: value for name, value in packed.items() if value is not None or fields[name].is_required()}
+        return {name: value for name, value in packed.items() if value is not None or name in required}
+
+
+@cache
+def _required(model: type[Payload]) -> frozenset[str]:
+    return frozenset(name for name, field in model.model_fields.items() if field.is_required())
 
 
 def _plain(value: Any) -> Any:
@@ -474,7 +479,12 @@ def _segment_text(segment: Any) -> str:
 
 def names_bot(text: str, name: str) -> bool:
     """Tell whether `text` names the bot as `@name`, in any case and as a whole word."""
-    return bool(name) and re.search(rf"(?<!\w)@{re.escape(name)}(?!\w)", text, re.IGNORECASE) is not None
+    return bool(name) and "@" in text and _naming(name).search(text) is not None
+
+
+@lru_cache(maxsize=64)
+def _naming(name: str) -> re.Pattern[str]:
+    return re.compile(rf"(?<!\w)@{re.escape(name)}(?!\w)", re.IGNORECASE)
 
 
 def schema_text(kind: str) -> str:

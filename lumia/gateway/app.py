@@ -10,7 +10,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from lumia import runs
 from lumia.errors import LumiaError
@@ -49,9 +49,9 @@ class Gateway:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection (ASGI)."""
-        serve = {"http": self._front.http, "websocket": self.sockets}.get(scope["type"])
-        if serve is None:
+        if scope["type"] not in ("http", "websocket"):
             return
+        serve: ASGIApp = self._front.http if scope["type"] == "http" else self.sockets
         token = serving.set(self)
         try:
             with self.bot.activated():
