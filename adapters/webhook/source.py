@@ -51,8 +51,18 @@ def _same(given: str, wanted: str) -> bool:
 
 def find(name: str) -> Source | None:
     """Return a configured source, or None."""
-    entry = _tables().get(name)
-    return _source(name, entry) if entry is not None and _NAMED.fullmatch(name) else None
+    found = _sources().get(name)
+    return found if isinstance(found, Source | None) else _source(name, found)
+
+
+@lumia.config.derived(NAME)
+def _sources() -> dict[str, Source | Mapping[str, Any]]:
+    """Return the sources, and the tables of those that look into the environment."""
+    named = {name: entry for name, entry in _tables().items() if _NAMED.fullmatch(name)}
+    return {
+        name: entry if entry.get("token_env") or entry.get("secret_env") else _source(name, entry)
+        for name, entry in named.items()
+    }
 
 
 @lumia.config.derived("lumia")

@@ -7,9 +7,11 @@ origins (cross-site posts and WebSockets) are checked before anything else. One 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+import types
+from collections.abc import Generator, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 from urllib.parse import urlsplit
 
 from starlette.exceptions import HTTPException
@@ -140,12 +142,40 @@ class Metered:
         return message
 
     async def _timed(self) -> Message:
+        receiving = self._receive()
+        waits_for, message = _begun(receiving)
+        if message is not None:  # it was here already, as nearly always: no clock is needed
+            return message
         self._until = self._until or asyncio.get_running_loop().time() + self._seconds
         try:
             async with asyncio.timeout_at(self._until):
-                return await self._receive()
+                return await _continued(receiving, waits_for)
         except TimeoutError:
             raise HTTPException(408, "the body came too slowly", {"Connection": "close"}) from None
+
+
+def _begun(receiving: Any) -> tuple[Any, Message | None]:
+    """Begin to receive; returns what it waits for, or the message where it waits for nothing."""
+    try:
+        return receiving.send(None), None
+    except StopIteration as done:
+        message: Message = done.value
+        return None, message
+
+
+@types.coroutine
+def _continued(receiving: Any, waits_for: Any) -> Generator[Any, Any, Message]:
+    """Go on with what `_begun` has begun, as `await` would."""
+    while True:
+        try:
+            step, sent = receiving.send, (yield waits_for)
+        except BaseException as error:  # a cancellation, which is for whoever waits
+            step, sent = receiving.throw, error
+        try:
+            waits_for = step(sent)
+        except StopIteration as done:
+            message: Message = done.value
+            return message
 
 
 async def swallow(receive: Receive) -> None:
