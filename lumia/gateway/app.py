@@ -45,7 +45,7 @@ class Gateway:
             routes=[*own, *routes], exception_handlers={HTTPException: _http_error, Exception: _unforeseen}
         )
         self._front = Front(self.settings, routes, behind)
-        self.sockets = Sockets(self._front.websocket)
+        self.sockets = Sockets(self._front.websocket, self.settings.socket_rate)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection (ASGI)."""
