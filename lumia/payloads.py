@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
-from urllib.parse import unquote
 
 from pydantic import (
     AfterValidator,
@@ -31,8 +30,11 @@ from pydantic import (
     model_validator,
 )
 
-from lumia import system
+from lumia import escaping, ids, system
 from lumia.errors import PayloadError
+
+is_message = ids.is_message
+escape_id, unescape_id = escaping.escape_id, escaping.unescape_id
 
 PIDS: Mapping[str, int] = {"console": 1, "webhook": 2, "qq": 3, "telegram": 4, "discord": 5, "slack": 6}
 """Numeric ids of the platforms Lumia ships; a stranger's adapter takes one from 100 up."""
@@ -358,40 +360,8 @@ class Destination:
 
 
 _MAX_ESCAPED = 384
-_PLAIN = re.compile(r"[A-Za-z0-9_.~]+")
 _HEAD = re.compile(r"(\d{1,9})\.([a-z0-9_]{1,32})\.(group|private)")
 _STRAY = re.compile(r"-|%(?![0-9A-Fa-f]{2})")
-
-
-def escape_id(id: str) -> str:
-    """Return `id` without `-`: ASCII other than letters, digits and `_.~`, and what is not printable, becomes `%XX`.
-
-    `urllib.parse.unquote` undoes it, so `unquote(src.split('-')[1])` is the id again. Raises `PayloadError` for an
-    empty id and for lone surrogates.
-    """
-    if _PLAIN.fullmatch(id):
-        return id
-    if not id or _surrogate(id):
-        raise PayloadError(f"a chat id is text of at least one character without lone surrogates, got {id!r}")
-    return _escaped(id)
-
-
-@lru_cache(maxsize=4096)
-def _escaped(id: str) -> str:
-    return "".join(char if _is_plain(char) else "".join(f"%{byte:02X}" for byte in char.encode()) for char in id)
-
-
-def _is_plain(char: str) -> bool:
-    return bool(_PLAIN.fullmatch(char)) if char.isascii() else char.isprintable()
-
-
-def unescape_id(text: str) -> str:
-    """Return the id that `escape_id` made `text` of."""
-    return unquote(text, errors="strict")
-
-
-def _surrogate(text: str) -> bool:
-    return not text.isascii() and any("\ud800" <= char <= "\udfff" for char in text)
 
 
 def destination(pid: int, platform: str, kind: str, id: str, *, action: str = "msg.send") -> str:
@@ -444,7 +414,7 @@ def parse_destination(id_str: str) -> Destination:
         raise PayloadError(
             f"{id_str!r} is no destination; expected {ACTIONS[0]}{_DEST}<pid>.<platform>.<group|private>-<id>"
         )
-    if _STRAY.search(escaped) or _surrogate(escaped):
+    if _STRAY.search(escaped) or escaping.has_surrogate(escaped):
         raise PayloadError(f"{id_str!r}: a '-' or '%' inside a chat id is escaped; use lumia.payloads.destination(…)")
     try:
         return Destination(int(found[1]), found[2], found[3], unescape_id(escaped))

@@ -50,7 +50,8 @@ _asked = attrgetter(*_USUAL)
 
 def run(request: RunRequest, limits: Limits, worker: str, *, with_plan: bool) -> str:
     """Return the JSON that `begin` in lib.lua reads."""
-    if request.root_id != request.run_id or request.attached or any(_asked(request)):
+    elsewhere = request.plan.queue != DEFAULT_QUEUE
+    if elsewhere or request.root_id != request.run_id or request.attached or any(_asked(request)):
         return _unusual(request, limits, worker, with_plan=with_plan)
     # What comes in from outside is of this kind; most of its text is the same for every run of a plan.
     fixed, named = _common(request, limits)
@@ -97,6 +98,8 @@ def _unusual(request: RunRequest, limits: Limits, worker: str, *, with_plan: boo
     detail: dict[str, Any] = {"cause": request.cause} if request.cause else {}
     if request.delay > 0:
         detail["delay"] = request.delay
+    if request.plan.queue != DEFAULT_QUEUE:
+        detail["queue"] = request.plan.queue
     named = (request.run_id, request.root_id, request.id, request.key)
     entry = entry_text("start", *named, detail=detail, flow=request.flow)
     ended = "" if request.plan.steps else entry_text("end", *named, outcome="done", reason="no handler")

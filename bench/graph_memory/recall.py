@@ -218,8 +218,8 @@ def _cpu(database: Database) -> float:
 
 
 def _recall(database: Database, scope: Scope, text: str, vector: Embedded) -> Any:
-    with database.transaction() as connection:
-        return recall(connection, scope, text, vector, sender="p3", top_k=TOP_K, now=NOW)
+    with database.transaction() as connection, database.beside() as beside:
+        return recall(connection, scope, text, vector, sender="p3", top_k=TOP_K, now=NOW, beside=beside)
 
 
 def _raw(database: Database, scope: int, vector: Embedded, *, exact: bool) -> list[int]:
@@ -269,7 +269,7 @@ def run(given: argparse.Namespace) -> None:
     """Fill a database, or take the one that was kept, measure and print."""
     instances, queries = (10_000, 50) if given.quick else (given.instances, given.queries)
     share = instances / Size.instances
-    size = Size(instances, int(Size.topics * share), int(Size.edges * share), queries)
+    size = Size(instances, int(Size.topics * share), int(Size.edges * share), queries, min(Size.warm, 4 * queries))
     with tempfile.TemporaryDirectory() as folder, postgres(given.keep or Path(folder)) as server:
         made = _Synthetic()
         database = Database(

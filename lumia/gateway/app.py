@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -14,11 +16,12 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from lumia import runs
 from lumia.errors import LumiaError
-from lumia.gateway.calls import BusyError, Calls
+from lumia.gateway.calls import BusyError, Calls, apart
 from lumia.gateway.feed import JournalFeed
 from lumia.gateway.front import Front
 from lumia.gateway.intake import Intake
 from lumia.gateway.mounting import Mount, failure, http_refusal, mounts_of, paths, routes_of
+from lumia.gateway.residents import Residents
 from lumia.gateway.scope import serving
 from lumia.gateway.settings import Settings
 from lumia.gateway.sockets import Sockets
@@ -46,6 +49,7 @@ class Gateway:
         )
         self._front = Front(self.settings, routes, behind)
         self.sockets = Sockets(self._front.websocket, self.settings.socket_rate)
+        self.residents = Residents.of(bot)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection (ASGI)."""
@@ -59,18 +63,39 @@ class Gateway:
         finally:
             serving.reset(token)
 
+    def begin(self) -> None:
+        """Start what plugins have run beside the requests; called when the server listens."""
+        self.bot.draining = False
+        self.bot.embedding.resume()
+        token = serving.set(self)
+        try:
+            self.residents.start()
+        finally:
+            serving.reset(token)
+
     async def drain(self) -> None:
-        """Send WebSockets away; requests in flight go on."""
-        await self.sockets.go_away(self.settings.drain)
+        """End, within the time for it, what goes on beside requests; those in flight go on.
+
+        The steps this process executes for its accounts come first, while their connections are open; then residents
+        are cancelled, which gives back what they own, and WebSockets sent away.
+        """
+        until = time.monotonic() + self.settings.drain
+        self.bot.draining = True
+        half = self.settings.drain / 2
+        if self.bot.embedding.active and not await apart(self.bot.embedding.drain, half):
+            self.bot.log.warning("steps still run in this gateway after %g s of draining", half)
+        left = until - time.monotonic()
+        await asyncio.gather(self.residents.stop(left), self.sockets.go_away(left))
         self.feed.close()
 
     async def _health(self, request: Request) -> Response:
+        failing = {"residents failing": names} if (names := self.residents.failing) else {}
         try:
             health = await self.calls.run(self.bot.transport.health)
         except (LumiaError, BusyError) as error:
             return JSONResponse({"ok": False, "error": str(error)}, 503, {"Retry-After": "2"})
         if health.ok:
-            return JSONResponse({"ok": True})
+            return JSONResponse({"ok": True} | failing)
         return JSONResponse({"ok": False, "error": health.detail}, 503, {"Retry-After": "2"})
 
     async def _index(self, request: Request) -> Response:

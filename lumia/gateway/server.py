@@ -36,6 +36,12 @@ class Server(uvicorn.Server):
         )  # fmt: skip
         self._gateway = gateway
 
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen, and start the residents."""
+        await super().startup(sockets)
+        if not self.should_exit:
+            self._gateway.begin()
+
     async def on_tick(self, counter: int) -> bool:
         """Once a second, end connections whose clients are too slow; uvicorn asks ten times a second."""
         if counter % 10 == 0:
