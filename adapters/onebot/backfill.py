@@ -62,9 +62,14 @@ async def _page(ask: Ask, chat: str, before: str, count: int) -> list[Event]:
     answer = await ask(action, {target: _number(id), "count": count, **start})
     if answer.absent:
         raise AbsentError(action)
+    return listed(answer, kind, id)
+
+
+def listed(answer: Answer, kind: str, id: str) -> list[Event]:
+    """Return the messages of a history's answer as events, in its order."""
     data = answer.data if answer.ok else None
-    listed = data.get("messages") if isinstance(data, Mapping) else data
-    items = listed if isinstance(listed, list) else []
+    messages = data.get("messages") if isinstance(data, Mapping) else data
+    items = messages if isinstance(messages, list) else []
     return [_event(item, kind, id) for item in items if isinstance(item, Mapping)]
 
 
@@ -83,10 +88,10 @@ def _event(item: Mapping[str, Any], kind: str, id: str) -> Event:
 
 def in_order(events: Iterable[Event]) -> list[Event]:
     """Return events oldest first; within a second by the platform's own sequence number, else as they were listed."""
-    listed = list(events)
-    if len(listed) > 1 and time_of(listed[0]) > time_of(listed[-1]):
-        listed.reverse()
-    return sorted(listed, key=lambda event: (time_of(event), whole(event.get("real_seq")) or 0))
+    found = list(events)
+    if len(found) > 1 and time_of(found[0]) > time_of(found[-1]):
+        found.reverse()
+    return sorted(found, key=lambda event: (time_of(event), whole(event.get("real_seq")) or 0))
 
 
 def of_bot(event: Mapping[str, Any], self_id: str) -> bool:

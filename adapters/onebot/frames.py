@@ -69,7 +69,7 @@ def parse(data: str | bytes) -> dict[str, Any]:
         value = json.loads(text, parse_constant=_no_constant)
         unclean = "\\u" in text or "\x00" in text or not text.isascii()
         if isinstance(value, dict):
-            return cleaned(value) if unclean else value  # type: ignore[no-any-return]
+            return cleaned(value) if unclean else value
     except (ValueError, RecursionError) as error:
         raise PayloadError(f"a OneBot frame that is no JSON: {type(error).__name__}") from None
     raise PayloadError(f"a OneBot frame is a JSON object, got a {type(value).__name__}")

@@ -103,13 +103,14 @@ def _file(data: Mapping[str, Any], read: Callable[[Any], bytes]) -> str:
 def request(kind: str, chat: str, message: list[Segment], group: str = "") -> tuple[str, dict[str, Any]]:
     """Return the action and its parameters; group: where a temporary private chat came from."""
     action, target = _SENDS[kind]
-    more = {"group_id": _number(group)} if kind == "private" and group else {}
-    return action, {target: _number(chat), **more, "message": message}
+    more = {"group_id": number(group)} if kind == "private" and group else {}
+    return action, {target: number(chat), **more, "message": message}
 
 
-def _number(id: str) -> int | str:
-    number = whole(id)
-    return id if number is None else number
+def number(id: str) -> int | str:
+    """Return an id as the number the standard wants, or as it is when it is none."""
+    found = whole(id)
+    return id if found is None else found
 
 
 def message_id(answer: Answer) -> dict[str, str]:

@@ -40,11 +40,17 @@ class Station:
         self.cursors = Cursors(account.name)
         self.generation = ""
         self.why_offline = ""
+        self._elsewhere = False
         self._ready = asyncio.Event()
         self._serving: asyncio.Task[None] | None = None
         self._ticking: asyncio.Task[None] | None = None
         self._fetching = asyncio.Semaphore(_FETCHES)
         self._no_history: set[str] = set()
+
+    @property
+    def by_http(self) -> bool:
+        """Tell whether the account has no connection, but is posted and asked by HTTP."""
+        return self.account.mode == "http"
 
     @property
     def usable(self) -> bool:
@@ -56,7 +62,7 @@ class Station:
     async def begin(self, socket: Socket, role: str) -> None:
         """Take a socket in; when with it both ways are open, what was missed is fetched first."""
         was_ready = self.link.ready
-        self.why_offline = ""
+        self.why_offline, self._elsewhere = "", False
         if role != "event":
             self.generation = lumia.system.new_id()
         self.link.attach(socket, role)
@@ -75,10 +81,14 @@ class Station:
     def _tell(self) -> None:
         """Say how the account fares, and take its sends while they can be done."""
         link, me = self.link, self.link.self_id or "a bot that has not said its number"
-        if not link.open:
-            self.state.disconnected("the OneBot side is not connected")
-        elif self.why_offline:
+        if self._elsewhere:
+            self.state.elsewhere()
+        elif self.why_offline and (link.open or self.by_http):
             self.state.offline(self.why_offline)
+        elif self.by_http:
+            self.state.listening(f"reports of {me} are taken at /onebot/v11/http/{self.account.name}")
+        elif not link.open:
+            self.state.disconnected("the OneBot side is not connected")
         elif link.ready:
             self.state.connected(me)
         else:
@@ -115,16 +125,21 @@ class Station:
     async def _keep(self) -> None:
         """Write the cursors now and then, and yield to a newer connection of the account in another gateway."""
         announced = ""
-        while self.link.open or self.cursors.dirty:
+        while not self._elsewhere or self.link.open or self.cursors.dirty:
             with suppress(lumia.errors.LumiaError, gateway.BusyError):
                 if self.link.has(API) and announced != self.generation:
                     announced = self.generation
                     await gateway.call(intake.announce, self.account.name, announced)
-                elif self.link.has(API) and await gateway.call(intake.newest, self.account.name) > self.generation:
-                    _log.info("onebot account %s is connected at another gateway now", self.account.name)
-                    self.link.close(REPLACED, "the account is connected at another gateway")
+                elif self.generation and await gateway.call(intake.newest, self.account.name) > self.generation:
+                    self._leave()
                 await gateway.call(self.cursors.save)
             await asyncio.sleep(TICK)
+
+    def _leave(self) -> None:
+        _log.info("onebot account %s is connected at another gateway now", self.account.name)
+        self._elsewhere = True
+        self.link.close(REPLACED, "the account is connected at another gateway")
+        self._tell()
 
     # --- what comes in
 
@@ -158,24 +173,42 @@ class Station:
         status = event.get("status")
         online = status.get("online") if isinstance(status, Mapping) else None
         if online is not None:
-            self._online(bool(online), "its heartbeat says that the account is offline")
+            self.online(bool(online), "its heartbeat says that the account is offline")
 
-    def _online(self, online: bool, why: str = "") -> None:
+    def online(self, online: bool, why: str = "") -> None:
+        """Note whether the platform has the account logged in; without that nothing is sent."""
         before, self.why_offline = self.why_offline, "" if online else (self.why_offline or why)
-        if before != self.why_offline:
+        if before != self.why_offline or self.by_http:
             self._tell()
 
-    async def _event(self, event: Event) -> None:
+    def _standing(self, event: Event) -> None:
         kind = event.get("notice_type")
         if kind in ("bot_offline", "bot_online"):
             said = event.get("message") or event.get("tag") or "the platform has logged the account out"
-            self._online(kind == "bot_online", str(said))
+            self.online(kind == "bot_online", str(said))
+
+    async def _event(self, event: Event) -> None:
+        self._standing(event)
         chat = incoming.chat_of(event)
         lane = chat.field if chat is not None else "none"
         if incoming.is_talk(event, self.link.self_id) and chat is not None:
             await self.inlet.put(lane, partial(self.accept, event, chat))
         elif incoming.event_id(event):
             await self.inlet.put(lane, partial(self.note, event, chat))
+
+    async def reported(self, event: Event) -> None:
+        """Take an event that was posted; raises when it could not be stored, so that the peer is told."""
+        self.state.event()
+        if event.get("post_type") == "meta_event":
+            self._meta(None, event)
+            return
+        self._standing(event)
+        chat = incoming.chat_of(event)
+        if incoming.is_talk(event, self.link.self_id) and chat is not None:
+            await self.once(event, chat)
+        elif incoming.event_id(event):
+            await gateway.call(intake.note, self.account.name, event, chat)
+        self._tick()
 
     async def accept(self, event: Event, chat: Chat, *, backfilled: bool = False) -> None:
         """Accept what somebody said, again and again until it is stored."""
@@ -191,7 +224,11 @@ class Station:
 
     async def note(self, event: Event, chat: Chat | None) -> None:
         """Accept a notice or a request."""
-        await insist(self.account.name, partial(gateway.call, intake.note, self.account.name, event, chat))
+
+        async def noted() -> None:
+            await gateway.call(intake.note, self.account.name, event, chat)
+
+        await insist(self.account.name, noted)
 
     # --- what was missed
 
