@@ -50,7 +50,7 @@ def merged(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 class TestStrings:
     @pytest.mark.parametrize(
-        ("string", "wanted"),
+        "string, wanted",
         [
             ("", []),
             ("hello", [text("hello")]),
