@@ -32,8 +32,10 @@ def accept(adapter: str, msg: dict[str, Any], raw: Any = None, *, meta: Mapping[
 
     msg: what `lumia.payloads.message` returned. raw: what the platform sent, JSON values; it becomes event
     `msg.<platform>` in the same script. A message with files that nobody has fetched yet starts event
-    `msg.media.<platform>` where somebody consumes that, and pipeline `msg` follows once they are here. meta: JSON values
-    for the Box's meta besides account, chat and thread, e.g. {"backfilled": True} for what an outage delayed.
+    `msg.media.<platform>` where somebody consumes that, and pipeline `msg` follows once they are here.
+
+    meta: JSON values for the Box's meta besides account, chat and thread, e.g. {"backfilled": True} for what an outage
+    delayed.
 
     Raises what `lumia.pipe.start` raises. The platform may be told that its message arrived only after this returned.
     """
