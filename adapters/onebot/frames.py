@@ -99,15 +99,13 @@ def answer(frame: Mapping[str, Any]) -> Answer:
     """Return the answer in a frame that is no event; absent and odd fields are taken for a failure."""
     retcode = whole(frame.get("retcode"))
     status = frame.get("status")
-    data = frame.get("data")
-    kind = data.get("type") if isinstance(data, Mapping) else None
     return Answer(
         status=status if isinstance(status, str) else "failed",
         retcode=-1 if retcode is None else retcode,
-        data=data,
+        data=frame.get("data"),
         message=str(frame.get("message") or frame.get("wording") or frame.get("msg") or ""),
         echo=frame.get("echo"),
-        stream=frame.get("stream") == "stream-action" or kind == "stream",
+        stream=frame.get("stream") == "stream-action",
     )
 
 

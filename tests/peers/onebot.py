@@ -27,6 +27,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, Self, TypeVar
 from urllib.parse import parse_qs, urlsplit
@@ -120,6 +121,7 @@ class OneBot:
         self._loop = shared or _Loop()
         self._owned = shared is None
         self._server: Server | None = None
+        self._http: ThreadingHTTPServer | None = None
         self._beats: set[asyncio.Task[None]] = set()
         self._lock = threading.Condition()
 
@@ -140,6 +142,9 @@ class OneBot:
             task.cancel()
         for line in list(self.lines):
             await line.socket.close()
+        if self._http is not None:
+            await asyncio.to_thread(self._http.shutdown)
+            self._http.server_close()
         if self._server is not None:
             self._server.close()
             await self._server.wait_closed()
@@ -227,6 +232,38 @@ class OneBot:
         line = Line(connection, role)
         await self._opened(line)
         await self._read(line)
+
+    def serve_http(self) -> str:
+        """Listen as an HTTP API; returns its URL."""
+        peer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                peer._posted(self)
+
+            def log_message(self, format: str, *args: Any) -> None:
+                """Keep quiet."""
+
+        self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+        return f"http://127.0.0.1:{self._http.server_port}"
+
+    def _posted(self, handler: BaseHTTPRequestHandler) -> None:
+        body = handler.rfile.read(int(handler.headers.get("content-length", 0)))
+        if self.token and handler.headers.get("Authorization", "") != f"Bearer {self.token}":
+            _respond(handler, 403, {"message": "token verify failed!"})
+            return
+        action = urlsplit(handler.path).path.strip("/")
+        fault = self.faults[action].popleft() if self.faults[action] else None
+        answer = self._answer(action, json.loads(body or b"{}"), fault) if fault != LOSE else {}
+        if fault in (DROP, LOSE):
+            handler.connection.close()
+        elif isinstance(fault, HTTPStatus):
+            _respond(handler, fault, {"message": "scripted"})
+        else:
+            # NapCat says 200 and 400 here for what is 1200 and 1400 on a socket, and answers unknown actions with 404.
+            answer["retcode"] = {1200: 200, 1400: 400}.get(answer["retcode"], answer["retcode"])
+            _respond(handler, 404 if answer["retcode"] == NO_ACTION else 200, answer)
 
     def cut(self) -> None:
         """Tear every connection down without a close frame."""
@@ -405,6 +442,15 @@ class OneBot:
     @staticmethod
     def _dumped(value: Any) -> str:
         return json.dumps(value, ensure_ascii=False)
+
+
+def _respond(handler: BaseHTTPRequestHandler, status: int, value: Any) -> None:
+    data = json.dumps(value, ensure_ascii=False).encode()
+    handler.send_response(status)
+    handler.send_header("Content-Type", "application/json")
+    handler.send_header("Content-Length", str(len(data)))
+    handler.end_headers()
+    handler.wfile.write(data)
 
 
 def _ok(data: Any) -> dict[str, Any]:
