@@ -39,19 +39,20 @@ async def missed(ask: Ask, account: Account, chat: str, since: float, now: float
 
 
 async def _newest(ask: Ask, chat: str, horizon: float, most: int) -> list[Event]:
-    found: dict[str, Event] = {}
+    known: set[str] = set()
+    found: list[Event] = []
     oldest = ""
     while len(found) < most:
-        page = await _page(ask, chat, oldest, min(PAGE, most))
-        fresh = {message_id(event): event for event in page if message_id(event) not in found}
+        page = in_order(await _page(ask, chat, oldest, min(PAGE, most)))
+        fresh = [event for event in page if message_id(event) not in known]
         if not fresh:
             break
-        found.update(fresh)
-        first = min(fresh.values(), key=time_of)
-        if time_of(first) < horizon:
+        known.update(map(message_id, fresh))
+        found = fresh + found
+        if time_of(fresh[0]) < horizon:
             break
-        oldest = message_id(first)
-    return in_order(found.values())
+        oldest = message_id(fresh[0])
+    return in_order(found)
 
 
 async def _page(ask: Ask, chat: str, before: str, count: int) -> list[Event]:

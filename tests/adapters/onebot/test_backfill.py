@@ -104,7 +104,9 @@ def test_an_empty_or_odd_answer_is_nothing(data: Any) -> None:
 @given(st.lists(st.integers(0, 300), min_size=1, max_size=80), st.integers(1, 60), st.booleans())
 def test_nothing_fresh_is_left_out_and_nothing_comes_twice(ages: list[int], most: int, newest_first: bool) -> None:
     ordered = sorted(ages, reverse=True)
-    history = History(*(event(n, age) for n, age in enumerate(ordered)), newest_first=newest_first)
+    seq = {"real_seq": "1"} if newest_first else {}
+    events = (event(n, age, **{key: str(n) for key in seq}) for n, age in enumerate(ordered))
+    history = History(*events, newest_first=newest_first)
     got = fetched(history, since=200, backfill_max=most)
     fresh = [n for n, age in enumerate(ordered) if age <= 200]
     assert got == sorted(set(got))
