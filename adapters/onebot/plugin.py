@@ -91,10 +91,8 @@ def call(content: lumia.Box[dict[str, Any]]) -> None:
     if not isinstance(asked, dict) or not isinstance(asked.get("action"), str):
         raise lumia.errors.PayloadError('onebot.call: expected {"action": "set_group_ban", "params": {…}}')
     account = _account(str(content.meta.get("account") or accounts.default()), "onebot.call")
-    queue = _queue(account)
-    options = {"queue": queue} if queue else {}
     box = lumia.Box.any({"account": account.name, "action": asked["action"], "params": asked.get("params") or {}})
-    lumia.event.start("onebot.action", box, **options)
+    lumia.event.start("onebot.action", box, queue=_queue(account))
 
 
 @lumia.event.consumer("onebot.action", retry=lumia.adapters.RETRY, timeout=STEP_TIME)
@@ -131,7 +129,7 @@ def check(account: str) -> lumia.adapters.Checked:
     try:
         lumia.runs.wait(run, CHECK_TIME)
     except lumia.errors.RunTimeoutError:
-        lumia.runs.cancel(run, "nobody was connected")
+        lumia.runtime.current().transport.cancel(run, "nobody was connected")
         return lumia.adapters.Checked(False, detail=f"not connected; {_how_to_connect(found)}")
     told = lumia.store.of(NAME).get(f"check:{id}")
     return lumia.adapters.Checked(**told) if told else lumia.adapters.Checked(False, detail=f"see `lumia trace {run}`")
