@@ -9,12 +9,13 @@ import lumia
 from .accounts import Account
 from .station import Station
 
+# By transport: every bot has one of its own, and it can be referred to weakly.
 _stations: WeakKeyDictionary[object, dict[str, Station]] = WeakKeyDictionary()
 
 
 def stations() -> dict[str, Station]:
     """Return the stations of the active bot in this process, by account."""
-    return _stations.setdefault(lumia.runtime.current(), {})
+    return _stations.setdefault(lumia.runtime.current().transport, {})
 
 
 def find(account: str) -> Station | None:

@@ -43,11 +43,11 @@ class Link:
     changed: called when a role was filled or lost. All methods belong to the loop the sockets live on.
     """
 
-    def __init__(self, account: str, self_id: str, changed: Callable[[Link], None], *, grace: float = GRACE) -> None:
+    def __init__(self, account: str, self_id: str, changed: Callable[[Link], None], *, grace: float | None = None) -> None:
         self.account, self.self_id = account, self_id
         self.loop = asyncio.get_running_loop()
         self.pending = Pending()
-        self._changed, self._grace = changed, grace
+        self._changed, self._grace = changed, GRACE if grace is None else grace
         self._slots: dict[str, Socket] = {}
         self._watches: dict[int, asyncio.TimerHandle] = {}
         self._closing: set[asyncio.Task[None]] = set()

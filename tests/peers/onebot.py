@@ -108,6 +108,7 @@ class OneBot:
         self.self_id, self.token, self.lagrange, self.format = self_id, token, lagrange, format
         self.heartbeat, self.has_history = heartbeat, history
         self.online = True
+        self.beaten = 0
         self.sent: list[Sent] = []
         self.asked: list[dict[str, Any]] = []
         self.faults: dict[str, deque[Any]] = defaultdict(deque)
@@ -115,6 +116,7 @@ class OneBot:
         self.lines: list[Line] = []
         self.closed: list[tuple[int, str]] = []
         self.extra: dict[str, Callable[[dict[str, Any]], Any]] = {}
+        self.parts: dict[str, list[Any]] = {}
         self._late: list[str] = []
         self._clock = clock
         self._next = 1000
@@ -188,6 +190,7 @@ class OneBot:
             if self.heartbeat:
                 with suppress(websockets.ConnectionClosed):
                     await line.socket.send(self._dumped(self.beat()))
+                    self.beaten += 1
 
     async def _read(self, line: Line) -> None:
         try:
@@ -382,7 +385,7 @@ class OneBot:
             self._late.append(text)
             line.socket.transport.abort()
         elif fault != SILENT:
-            for part in self.extra.get(f"{action} parts", lambda params: [])(params):
+            for part in self.parts.get(action, ()):
                 await line.socket.send(self._dumped({**_ok(part), "stream": "stream-action", "echo": echo}))
             await line.socket.send(text)
 
