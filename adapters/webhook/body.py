@@ -11,7 +11,7 @@ import lumia
 from lumia import gateway
 from lumia.payloads import Id, Text, escape_id, lane
 
-from . import target
+from . import callback
 from .source import NAME, Source
 
 _CALLBACK_KEPT = 7 * 86400.0
@@ -52,7 +52,7 @@ def read(data: bytes, source: Source) -> Body:
     """Return the posted object; raises `lumia.errors.PayloadError` saying what is wrong, and where."""
     body = lumia.payloads.parse(Body, _json(data), what="body")
     if body.callback_url is not None:
-        target.check(body.callback_url, source.callback_hosts)
+        lumia.outside.check(body.callback_url, callback.places(source.callback_hosts))
     return body
 
 
