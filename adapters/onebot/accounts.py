@@ -28,7 +28,8 @@ class Account:
     mode: reverse (the OneBot side connects here), forward (we connect to `url`) or http (actions to `url`, events are
     posted here). self_id: the bot's QQ number, "" when any one bot may come. token, secret: "" when there is none.
     interval: seconds between two messages to one chat. split_at: characters of a message at most. backfill_minutes,
-    backfill_max: how old, and how many per chat, messages of an outage may be to be fetched.
+    backfill_max: how old, and how many per chat, messages of an outage may be to be fetched. media_hosts: inner
+    hosts that files may be fetched from.
     """
 
     name: str
@@ -45,6 +46,12 @@ class Account:
     backfill_max: int = 50
     interval: float = 0.5
     split_at: int = 3000
+    media_hosts: tuple[str, ...] = ()
+
+    @property
+    def queue(self) -> str | None:
+        """Return the queue of what only the process with the connection can do, None when any worker can."""
+        return None if self.mode == "http" else lumia.adapters.queue(NAME, self.name)
 
     def told(self, token: str) -> bool:
         """Tell in constant time whether `token` is this account's; where it has none, no token is the right one."""
@@ -99,6 +106,18 @@ def find(name: str) -> Account | None:
     return None
 
 
+def required(name: str, what: str) -> Account:
+    """Return the account of that name; raises `lumia.errors.PayloadError` saying what wants it when it doesn't work."""
+    found = find(name) if name else None
+    if found is None or not found.enabled:
+        known = ", ".join(account.name for account in accounts()) or "none"
+        raise lumia.errors.PayloadError(
+            f"{what}: account {name!r} is not one of those in {FILE} that work ({known}); name it in the Box: "
+            'lumia.Box.any(…, meta={"account": "…"})'
+        )
+    return found
+
+
 def default() -> str:
     """Return the account that sends what names none: the only one there is, "" when there are several."""
     names = [account.name for account in accounts() if account.enabled and account.self_id != ANY]
@@ -146,6 +165,7 @@ def _account(name: str, entry: Mapping[str, Any]) -> Account:
         backfill_max=int(entry.get("backfill_max", base.backfill_max)),
         interval=float(entry.get("interval", base.interval)),
         split_at=int(entry.get("split_at", base.split_at)),
+        media_hosts=tuple(entry.get("media_hosts", ())),
     )
 
 

@@ -96,11 +96,11 @@ def is_event(frame: Mapping[str, Any]) -> bool:
 
 
 def answer(frame: Mapping[str, Any]) -> Answer:
-    """Return the answer in a frame that is no event; absent and odd fields are taken for a failure."""
+    """Return the answer in a frame that is no event; absent and odd fields are "", None or -1."""
     retcode = whole(frame.get("retcode"))
     status = frame.get("status")
     return Answer(
-        status=status if isinstance(status, str) else "failed",
+        status=status if isinstance(status, str) else "",
         retcode=-1 if retcode is None else retcode,
         data=frame.get("data"),
         message=str(frame.get("message") or frame.get("wording") or frame.get("msg") or ""),

@@ -43,7 +43,9 @@ class Link:
     changed: called when a role was filled or lost. All methods belong to the loop the sockets live on.
     """
 
-    def __init__(self, account: str, self_id: str, changed: Callable[[Link], None], *, grace: float | None = None) -> None:
+    def __init__(
+        self, account: str, self_id: str, changed: Callable[[Link], None], *, grace: float | None = None
+    ) -> None:
         self.account, self.self_id = account, self_id
         self.loop = asyncio.get_running_loop()
         self.pending = Pending()

@@ -80,7 +80,7 @@ def _text(text: str) -> Segment:
 def filled(message: Iterable[Segment], read: Callable[[Any], bytes]) -> list[Segment]:
     """Return a message with its files in it as base64: paths would be those of the OneBot side's machine.
 
-    read: gives the bytes of a blob. Raises `lumia.errors.RejectedError` when one is gone.
+    read: gives the bytes of a blob.
     """
     return [_filled(segment, read) if segment["type"] in segments.MEDIA else segment for segment in message]
 
@@ -94,10 +94,7 @@ def _filled(segment: Segment, read: Callable[[Any], bytes]) -> Segment:
 def _file(data: Mapping[str, Any], read: Callable[[Any], bytes]) -> str:
     if not data.get("blob"):
         return str(data.get("url") or data["file"])
-    try:
-        return "base64://" + base64.b64encode(read(data["blob"])).decode()
-    except lumia.errors.BlobError as error:
-        raise lumia.errors.RejectedError(f"a file of the message can't be read: {error}") from error
+    return "base64://" + base64.b64encode(read(data["blob"])).decode()
 
 
 def request(kind: str, chat: str, message: list[Segment], group: str = "") -> tuple[str, dict[str, Any]]:
@@ -123,13 +120,16 @@ def message_id(answer: Answer) -> dict[str, str]:
 def judged(answer: Answer) -> Any:
     """Return the data of an action that was done.
 
-    Raises `UnknownOutcomeError` when the peer only took note, or gave up waiting for QQ (NapCat's 1200 with a time-out:
-    such messages often did go out); `lumia.errors.UnreachableError` for a refused token, `RejectedError` for the rest.
+    Raises `UnknownOutcomeError` when the peer only took note, said nothing that OneBot knows (a proxy's error), or gave
+    up waiting for QQ (NapCat's 1200 with a time-out: such messages often did go out); `lumia.errors.UnreachableError`
+    for a refused token, `RejectedError` for the rest.
     """
     if answer.ok:
         return answer.data
     if answer.deferred:
         raise UnknownOutcomeError("the OneBot side only took note of the action (async) and never tells the result")
+    if answer.status not in ("ok", "failed"):
+        raise UnknownOutcomeError(f"the answer is none of OneBot's ({answer})")
     if answer.refused_token:
         raise lumia.errors.UnreachableError(f"the OneBot side refuses the access token ({answer})")
     if "timeout" in answer.message.lower():

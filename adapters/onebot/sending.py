@@ -48,7 +48,7 @@ def send(account: Account, kind: str, chat: str, message: list[dict[str, Any]]) 
     """Send one message and return its id; what nobody knows is looked up in the chat's history first."""
     pace.take(account, f"{kind}-{chat}")
     group = intake.group_of(account.name, chat) if kind == "private" else ""
-    filled = outgoing.filled(message, lumia.blobs.get)
+    filled = outgoing.filled(message, lumia.media.read)
     begun = lumia.system.now()
     try:
         return outgoing.message_id(ask(account, *outgoing.request(kind, chat, filled, group), SEND_TIME))

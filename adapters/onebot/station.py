@@ -132,7 +132,8 @@ class Station:
                     await gateway.call(intake.announce, self.account.name, announced)
                 elif self.generation and await gateway.call(intake.newest, self.account.name) > self.generation:
                     self._leave()
-                await gateway.call(self.cursors.save)
+                if self.cursors.dirty:
+                    await gateway.call(self.cursors.save)
             await asyncio.sleep(TICK)
 
     def _leave(self) -> None:

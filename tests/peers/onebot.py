@@ -258,11 +258,12 @@ class OneBot:
             return
         action = urlsplit(handler.path).path.strip("/")
         fault = self.faults[action].popleft() if self.faults[action] else None
+        if isinstance(fault, HTTPStatus):
+            _respond(handler, fault, {"message": "scripted"})
+            return
         answer = self._answer(action, json.loads(body or b"{}"), fault) if fault != LOSE else {}
         if fault in (DROP, LOSE):
-            handler.connection.close()
-        elif isinstance(fault, HTTPStatus):
-            _respond(handler, fault, {"message": "scripted"})
+            handler.close_connection = True
         else:
             # NapCat says 200 and 400 here for what is 1200 and 1400 on a socket, and answers unknown actions with 404.
             answer["retcode"] = {1200: 200, 1400: 400}.get(answer["retcode"], answer["retcode"])

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import lumia
-from adapters.onebot import accounts, doorkeeper, plugin
+from adapters.onebot import accounts, checking, doorkeeper
 from adapters.onebot.accounts import Account
 from adapters.onebot.doorkeeper import Refusal, Visitor
 from lumia.testing import Bot
@@ -119,7 +119,7 @@ class TestProblems:
 
     def test_the_doctor_hears_of_them(self) -> None:
         with configured(bad={"mode": "forward"}, open={}):
-            found = list(plugin.settings())
+            found = list(checking.settings())
             assert [one.level for one in found] == ["fail", "risk"]
 
     def test_a_secret_may_come_from_the_environment(self, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import lumia
 from adapters.onebot import frames, outgoing
 from adapters.onebot.errors import UnknownOutcomeError
 from adapters.onebot.frames import Answer
@@ -66,18 +65,12 @@ class TestMessages:
         assert "".join(said) == "".join(texts)
         assert all(len(one) <= limit for one in said)
 
-    def test_a_file_is_base64_and_a_gone_one_is_rejected(self) -> None:
+    def test_a_file_is_base64(self) -> None:
         image = {"type": "image", "data": {"blob": PNG, "summary": "a cat"}}
         message = cut([image])[0]
         filled = outgoing.filled(message, lambda blob: b"\x89PN")
         encoded = base64.b64encode(b"\x89PN").decode()
         assert filled == [{"type": "image", "data": {"file": f"base64://{encoded}", "summary": "a cat"}}]
-
-        def gone(blob: Any) -> bytes:
-            raise lumia.errors.BlobError("collected")
-
-        with pytest.raises(RejectedError, match="collected"):
-            outgoing.filled(message, gone)
 
     def test_a_temporary_chat_names_its_group(self) -> None:
         action, params = outgoing.request("private", "30003", [text("x")], "9")
@@ -101,6 +94,7 @@ class TestAnswers:
             (Answer("failed", 1401), UnreachableError),
             (Answer("ok", 120), RejectedError),  # Lagrange: QQ refused it
             (Answer("failed", 100), RejectedError),
+            (Answer("", -1, message="Bad Gateway"), UnknownOutcomeError),
         ],
     )
     def test_each_answer_has_its_consequence(self, answer: Answer, error: type[Exception]) -> None:

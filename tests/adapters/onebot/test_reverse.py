@@ -10,7 +10,7 @@ import pytest
 import websockets
 
 import lumia
-from adapters.onebot import link
+from adapters.onebot import checking
 from tests.adapters.onebot.site import MAIN, TOKEN, Heard, account, reach, send, sends, site, state
 from tests.peers.onebot import ASYNC, DROP, LOSE, SLOW, OneBot, fail
 from tests.support.gateway import Served
@@ -139,28 +139,26 @@ class TestHandshake:
             qq.connect(gateway.ws)
             reach(gateway, "connected")
 
-    def test_an_account_without_a_number_serves_one_bot_at_a_time(self, heard: Heard) -> None:
-        with site(heard, main={"access_token": TOKEN}) as gateway:
-            with OneBot("10001", token=TOKEN) as first, OneBot("10002", token=TOKEN) as second:
-                first.connect(gateway.ws)
-                reach(gateway, "connected")
-                assert self.refused(gateway, second) == 403
-                first.cut()
-                reach(gateway, "disconnected")
-                second.connect(gateway.ws)
-                second.say("hello", group="12")
-                assert heard.wait(1) == ["hello"]
+    def test_an_account_without_a_number_serves_one_bot_at_a_time(self, heard: Heard, qq: OneBot) -> None:
+        with site(heard, main={"access_token": TOKEN}) as gateway, OneBot("10002", token=TOKEN) as second:
+            qq.connect(gateway.ws)
+            reach(gateway, "connected")
+            assert self.refused(gateway, second) == 403
+            qq.cut()
+            reach(gateway, "disconnected")
+            second.connect(gateway.ws)
+            second.say("hello", group="12")
+            assert heard.wait(1) == ["hello"]
 
-    def test_a_template_serves_many_bots_apart(self, heard: Heard) -> None:
-        with site(heard, farm={"access_token": TOKEN, "self_id": "*", "interval": 0.0}) as gateway:
-            with OneBot("10001", token=TOKEN) as one, OneBot("10002", token=TOKEN) as two:
-                one.connect(gateway.ws)
-                two.connect(gateway.ws)
-                one.say("echo for one", group="12")
-                two.say("echo for two", group="12")
-                one.wait_sent()
-                two.wait_sent()
-                assert (one.texts(), two.texts()) == (["for one"], ["for two"])
+    def test_a_template_serves_many_bots_apart(self, heard: Heard, qq: OneBot) -> None:
+        with site(heard, farm={**MAIN, "self_id": "*"}) as gateway, OneBot("10002", token=TOKEN) as other:
+            qq.connect(gateway.ws)
+            other.connect(gateway.ws)
+            qq.say("echo for one", group="12")
+            other.say("echo for two", group="12")
+            qq.wait_sent()
+            other.wait_sent()
+            assert (qq.texts(), other.texts()) == (["for one"], ["for two"])
         assert {msg["account"] for msg, _ in heard.messages} == {"farm.10001", "farm.10002"}
 
 
@@ -233,14 +231,12 @@ class TestStanding:
             assert state(gateway) == "connected"
 
     def test_check_says_who_it_is(self, gateway: Served, qq: OneBot) -> None:
-        from adapters.onebot import plugin
-
         qq.connect(gateway.ws)
         reach(gateway, "connected")
-        assert plugin.check("main") == lumia.adapters.Checked(True, "Lumia (10001)")
+        assert checking.check("main") == lumia.adapters.Checked(True, "Lumia (10001)")
         qq.online = False
-        assert "offline" in plugin.check("main").detail
-        assert "no such account" in plugin.check("other").detail
+        assert "offline" in checking.check("main").detail
+        assert "no such account" in checking.check("other").detail
 
 
 class TestOutcomes:
@@ -250,10 +246,6 @@ class TestOutcomes:
         send(gateway, "no")
         until(lambda: sends(gateway) == {"rejected": 1}, what="the send to be rejected")
         assert "110" in gateway.bot.dead[0].error
-
-    @pytest.fixture(autouse=True)
-    def _quick(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(link, "GRACE", 0.5)
 
     def test_a_cut_before_anything_was_done_is_unknown_and_held(self, gateway: Served, qq: OneBot) -> None:
         qq.fault("send_group_msg", LOSE)
