@@ -23,11 +23,13 @@ class Cursors:
         self._times: dict[str, float] = {}
         self._dirty = False
 
-    def seen(self, chat: str, time: float) -> None:
-        """Note that a message was accepted; nothing is written yet."""
-        if time > self._times.get(chat, 0.0):
+    def seen(self, chat: str, time: float) -> bool:
+        """Note that a message was accepted; nothing is written yet. Tell whether nothing was known of the chat."""
+        known = self._times.get(chat)
+        if known is None or time > known:
             self._times[chat] = time
             self._dirty = True
+        return known is None
 
     @property
     def dirty(self) -> bool:
@@ -37,7 +39,7 @@ class Cursors:
     def load(self) -> dict[str, float]:
         """Return what is stored and known, of chats that were not silent for too long. Synchronous."""
         since = lumia.system.now() - FORGOTTEN
-        known = _merged(_stored(self._account), self._times)
+        self._times = known = _merged(_stored(self._account), self._times)
         return {chat: time for chat, time in known.items() if time >= since}
 
     def save(self) -> None:

@@ -221,7 +221,8 @@ class Station:
             await gateway.call(intake.remember_group, self.account.name, chat)
         msg = incoming.message(event, self.account.name, self.link.self_id)
         await intake.submit(msg, event, backfilled=backfilled)
-        self.cursors.seen(chat.field, msg["time"])
+        if self.cursors.seen(chat.field, msg["time"]):
+            await gateway.call(self.cursors.save)  # else nobody would look into this chat if the process died now
 
     async def note(self, event: Event, chat: Chat | None) -> None:
         """Accept a notice or a request."""

@@ -20,7 +20,9 @@ import asyncio
 import hashlib
 import hmac
 import json
+import random
 import threading
+import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future
@@ -77,8 +79,8 @@ class Sent:
 
 
 @dataclass
-class _Loop:
-    """A thread with an event loop."""
+class PeerLoop:
+    """A thread with an event loop; several peers may share one."""
 
     loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.new_event_loop)
 
@@ -103,7 +105,7 @@ class OneBot:
 
     def __init__(
         self, self_id: str = "10001", *, token: str = "", lagrange: bool = False, format: str = "array",
-        heartbeat: int = 0, history: bool = True, clock: Callable[[], float] | None = None, shared: _Loop | None = None,
+        heartbeat: int = 0, history: bool = True, shared: PeerLoop | None = None,
     ) -> None:  # fmt: skip
         self.self_id, self.token, self.lagrange, self.format = self_id, token, lagrange, format
         self.heartbeat, self.has_history = heartbeat, history
@@ -118,9 +120,8 @@ class OneBot:
         self.extra: dict[str, Callable[[dict[str, Any]], Any]] = {}
         self.parts: dict[str, list[Any]] = {}
         self._late: list[str] = []
-        self._clock = clock
-        self._next = 1000
-        self._loop = shared or _Loop()
+        self._next = random.randrange(10**9)
+        self._loop = shared or PeerLoop()
         self._owned = shared is None
         self._server: Server | None = None
         self._http: ThreadingHTTPServer | None = None
@@ -438,10 +439,9 @@ class OneBot:
         number = int.from_bytes(hashlib.md5(f"{self.self_id}/{self._next}".encode()).digest()[:4], "big", signed=True)
         return number or 1
 
-    def _now(self) -> int:
-        import time
-
-        return int((self._clock or time.time)())
+    @staticmethod
+    def _now() -> int:
+        return int(time.time())
 
     @staticmethod
     def _dumped(value: Any) -> str:
