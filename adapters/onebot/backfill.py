@@ -60,7 +60,8 @@ async def _page(ask: Ask, chat: str, before: str, count: int) -> list[Event]:
     action, target = ACTIONS[kind]
     # NapCat pages by message_seq, Lagrange by message_id; each ignores the other's.
     start = {"message_seq": before, "message_id": whole(before) or 0} if before else {}
-    answer = await ask(action, {target: _number(id), "count": count, **start})
+    # parse_mult_msg: NapCat would unfold forwarded bundles, which may be larger than a frame.
+    answer = await ask(action, {target: _number(id), "count": count, "parse_mult_msg": False, **start})
     if answer.absent:
         raise AbsentError(action)
     return listed(answer, kind, id)

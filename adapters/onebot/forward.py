@@ -61,8 +61,12 @@ async def keep_up() -> None:
     try:
         while True:
             wanted = {account for account in accounts.accounts() if account.mode != "reverse" and account.enabled}
-            for account in running.keys() - wanted:
-                running.pop(account).cancel()
+            for account, task in list(running.items()):
+                if account not in wanted:
+                    running.pop(account).cancel()
+                elif task.done():
+                    _log.error("onebot account %s is begun anew", account.name, exc_info=task.exception())
+                    del running[account]
             for account in wanted - running.keys():
                 running[account] = asyncio.create_task(_held(account))
             _tell_others()
@@ -86,8 +90,9 @@ async def _held(account: Account) -> None:
     """Keep an account up while this gateway is the one that does."""
     keep = _connected if account.mode == "forward" else _asked
     while True:
-        async with lumia.adapters.owning(f"{NAME}/{account.name}"):
-            await keep(account)
+        with suppress(lumia.errors.LeaseLostError):  # then another gateway may have it; wait for a turn again
+            async with lumia.adapters.owning(f"{NAME}/{account.name}"):
+                await keep(account)
 
 
 # --- forward WebSocket

@@ -46,6 +46,7 @@ class Station:
         self._ticking: asyncio.Task[None] | None = None
         self._fetching = asyncio.Semaphore(_FETCHES)
         self._no_history: set[str] = set()
+        self._troubled: set[str] = set()
 
     @property
     def by_http(self) -> bool:
@@ -134,6 +135,11 @@ class Station:
                     self._leave()
                 if self.cursors.dirty:
                     await gateway.call(self.cursors.save)
+            if self._serving is not None and self._serving.done():
+                failed, self._serving = self._serving, None
+                _log.error("onebot account %s: its sends are taken again", self.account.name,
+                           exc_info=None if failed.cancelled() else failed.exception())  # fmt: skip
+                self._tell()
             await asyncio.sleep(TICK)
 
     def _leave(self) -> None:
@@ -244,8 +250,10 @@ class Station:
             loading.cancel()
             _log.warning("onebot account %s: what was missed can't be fetched, the store is away", self.account.name)
             return
+        skipped, self._troubled = self._troubled, set()
         for name, since in loading.result().items():
-            self.inlet.begin(name, partial(self._fill, ask, name, since))
+            if name not in skipped:
+                self.inlet.begin(name, partial(self._fill, ask, name, since))
 
     async def _fill(self, ask: Callable[[str, Mapping[str, Any]], Awaitable[Answer]], name: str, since: float) -> None:
         kind = name.partition("-")[0]
@@ -261,6 +269,8 @@ class Station:
                              self.account.name, absent, kind)  # fmt: skip
             return
         except (UnknownOutcomeError, lumia.errors.NotDoneError) as error:
+            # An answer too large for a frame cuts the connection: without this it would after every reconnect.
+            self._troubled.add(name)
             _log.warning("onebot account %s: the history of %s can't be had: %s", self.account.name, name, error)
             return
         for event in events:

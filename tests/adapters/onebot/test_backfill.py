@@ -82,7 +82,8 @@ def test_it_can_be_switched_off(settings: dict[str, Any]) -> None:
 def test_a_private_chat_has_its_own_action() -> None:
     history = History(event(1, 1))
     assert fetched(history, chat="private-30003") == [1]
-    assert history.asked[0] == {"action": "get_friend_msg_history", "user_id": 30003, "count": 20}
+    asked = history.asked[0]
+    assert (asked["action"], asked["user_id"], asked["count"]) == ("get_friend_msg_history", 30003, 20)
 
 
 def test_a_peer_without_histories_is_told_apart() -> None:

@@ -143,7 +143,7 @@ def test_two_hundred_bots_fit_on_one_gateway(
         stack.callback(loop.close)
         process = psutil.Process(running.process.pid)
         before = process.memory_info().rss
-        bots = [stack.enter_context(OneBot(str(20001 + n), token=TOKEN, shared=loop)) for n in range(BOTS)]
+        bots = [stack.enter_context(OneBot(str(50001 + n), token=TOKEN, shared=loop)) for n in range(BOTS)]
         took = []
         for one in bots:
             begun = time.perf_counter()
