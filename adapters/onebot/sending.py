@@ -34,6 +34,8 @@ def ask(account: Account, action: str, params: Mapping[str, Any], wait: float = 
     station = hub.find(account.name)
     if station is None or not station.usable:
         raise lumia.errors.UnreachableError(f"onebot account {account.name} is not connected to this gateway")
+    if station.why_offline and action.startswith("send_"):
+        raise lumia.errors.UnreachableError(f"onebot account {account.name} is offline: {station.why_offline}")
     if intake.newest(account.name) > station.generation:
         raise lumia.errors.UnreachableError(f"onebot account {account.name} is connected at another gateway now")
     calling = asyncio.run_coroutine_threadsafe(station.link.call(action, params, wait=wait), station.link.loop)

@@ -38,6 +38,8 @@ import httpx
 import websockets
 from websockets.asyncio.client import connect
 from websockets.asyncio.server import Server, ServerConnection, serve
+from websockets.frames import Frame as WireFrame
+from websockets.frames import Opcode
 from websockets.http11 import Request, Response
 
 T = TypeVar("T")
@@ -278,6 +280,17 @@ class OneBot:
         for line in list(self.lines):
             line.socket.transport.abort()
             self.lines.remove(line)
+
+    def cut_within(self, frame: Event, share: float) -> None:
+        """Send this share of a frame's bytes, from 0 to 1, and tear every connection down."""
+        whole = WireFrame(Opcode.TEXT, self._dumped(frame).encode()).serialize(mask=True)
+        self._loop.run(self._cut_within(whole[: round(len(whole) * share)]))
+
+    async def _cut_within(self, data: bytes) -> None:
+        for line in self.lines:
+            line.socket.transport.write(data)
+            await asyncio.sleep(0)
+        await self._cut()
 
     def freeze(self) -> None:
         """Stop reading and answering on every connection, pings too, as behind a dead router."""

@@ -102,6 +102,11 @@ def sends(site: Served, name: str = "main") -> dict[str, int]:
     return {key: number for key, number in found.sends.items() if number} if found is not None else {}
 
 
+def waits(site: Served) -> bool:
+    """Tell whether one send waits; in memory, workers try what no gateway serves."""
+    return sends(site) in ({"queued": 1}, {"retrying": 1})
+
+
 def send(site: Served, text: str, *, group: str = "12", name: str = "main", **fields: Any) -> str:
     """Have the bot send a message; returns the run's id."""
     to = lumia.payloads.destination(3, "qq", "group", group)

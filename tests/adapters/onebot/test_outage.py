@@ -127,3 +127,17 @@ def test_a_stopped_gateway_makes_up_for_its_absence() -> None:
         gateway.start()
         qq.connect(gateway.ws)
         assert heard.wait(2) == ["before", "while it was away"]
+
+
+def test_a_connection_cut_within_a_frame_loses_nothing_and_repeats_nothing() -> None:
+    heard, pieces = Heard(), 24
+    with site(heard) as gateway, OneBot("10001", token=TOKEN) as qq:
+        qq.connect(gateway.ws)
+        qq.say("before", group="12")
+        heard.wait(1)
+        until(lambda: stored(), what="the cursor")
+        for n in range(pieces + 1):
+            qq.cut_within(qq.message(f"cut {n}", group="12"), n / pieces)
+            qq.connect(gateway.ws)
+        qq.say("after", group="12")
+        assert heard.wait(pieces + 3) == ["before", *(f"cut {n}" for n in range(pieces + 1)), "after"]

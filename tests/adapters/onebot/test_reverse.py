@@ -11,7 +11,7 @@ import websockets
 
 import lumia
 from adapters.onebot import checking
-from tests.adapters.onebot.site import MAIN, TOKEN, Heard, account, reach, send, sends, site, state
+from tests.adapters.onebot.site import MAIN, TOKEN, Heard, account, reach, send, sends, site, state, waits
 from tests.peers.onebot import ASYNC, DROP, LOSE, SLOW, OneBot, fail
 from tests.support.gateway import Served
 from tests.support.wait import until
@@ -176,7 +176,7 @@ class TestRoles:
     def test_a_send_waits_until_actions_can_be_asked_for(self, gateway: Served, qq: OneBot) -> None:
         qq.connect(gateway.ws, role="Event")
         qq.say("echo later", group="12")
-        until(lambda: sends(gateway) == {"queued": 1}, what="the send to wait")
+        until(lambda: waits(gateway), what="the send to wait")
         qq.connect(gateway.ws, role="API")
         qq.wait_sent()
 
@@ -199,7 +199,7 @@ class TestStanding:
         assert found is not None
         assert "logged in elsewhere" in found.detail
         send(gateway, "wait for it")
-        until(lambda: sends(gateway) == {"queued": 1}, what="the send to wait")
+        until(lambda: waits(gateway), what="the send to wait")
         assert not qq.sent
         qq.emit({**qq.beat(), "interval": 30_000})
         qq.wait_sent()
