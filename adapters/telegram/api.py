@@ -32,7 +32,7 @@ class ApiError(lumia.errors.LumiaError):
         self.code, self.description = code, description
         given = parameters or {}
         wait, moved = given.get("retry_after"), given.get("migrate_to_chat_id")
-        self.retry_after = float(wait) if type(wait) in (int, float) else 0.0
+        self.retry_after = float(wait) if isinstance(wait, (int, float)) else 0.0
         self.migrated_to = str(moved) if type(moved) is int else ""
 
 
@@ -95,10 +95,10 @@ async def acall(
     account: Account,
     method: str,
     params: Mapping[str, Any] | None = None,
-    timeout: float = 30.0,
+    patience: float = 30.0,
 ) -> Any:
-    """Make a call on the event loop; as `call`, without files."""
-    limit = httpx.Timeout(timeout, connect=10.0)
+    """Make a call on the event loop, waiting up to `patience` seconds; as `call`, without files."""
+    limit = httpx.Timeout(patience, connect=10.0)
     try:
         answer = await client.post(_url(account, method), json=params or {}, timeout=limit)
     except httpx.HTTPError as error:

@@ -28,6 +28,7 @@ _HEAD = {
     "suggested_post_info", "effect_id", "caption_entities", "show_caption_above_media", "has_media_spoiler",
     "reply_markup", "ephemeral_message_id", "receiver_user", "forward_from", "forward_from_chat",
     "forward_from_message_id", "forward_signature", "forward_sender_name", "forward_date",
+    "new_chat_participant", "new_chat_member", "left_chat_participant",
 }  # fmt: skip
 _SILENT = {"reply", f"{NAME}.forward_origin", f"{NAME}.external_reply"}
 _TALK = {"text", "caption", "photo", *_MEDIA, *_OTHER}
@@ -126,7 +127,9 @@ def _words(name: str, data: Mapping[str, Any]) -> str:
     if name == "dice":
         return f"{data.get('emoji', '')} {data.get('value', '')}".strip()
     if name == "poll":
-        options = [str(one.get("text", "")) for one in data.get("options", ()) if isinstance(one, Mapping)]
+        given = data.get("options")
+        listed = given if isinstance(given, list) else []
+        options = [str(one.get("text", "")) for one in listed if isinstance(one, Mapping)]
         return f"[poll] {data.get('question', '')}: {' / '.join(options)}"
     if name == "location":
         return f"[location] {data.get('latitude')}, {data.get('longitude')}"

@@ -49,7 +49,9 @@ def read(update: Any, account: str, me: Me) -> Talk | Happening | None:
     return _happening(update, kind, account, _chat_in(body), dict(body))
 
 
-def _message(update: Mapping[str, Any], kind: str, body: Mapping[str, Any], account: str, me: Me) -> Any:
+def _message(
+    update: Mapping[str, Any], kind: str, body: Mapping[str, Any], account: str, me: Me
+) -> Talk | Happening | None:
     if not isinstance(body.get("chat"), Mapping) or type(body.get("message_id")) is not int:
         raise lumia.errors.PayloadError(f"{kind}: a message has a chat and a whole number message_id")
     service = content.service_of(body)

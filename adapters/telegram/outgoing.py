@@ -45,7 +45,7 @@ def posts(segments: Sequence[Mapping[str, Any]], *, marked: bool = True) -> list
     """
     said = text_of(segments, marked=marked)
     files = [_file(one) for one in segments if one["type"] in _WAYS]
-    items = [found for one in segments if (found := _item(one)) is not None]
+    items = [item for one in segments if (item := _item(one)) is not None]
     if files and said.text.strip() and len(said) <= CAPTION:
         files[0] = replace(files[0], params={**files[0].params, "caption": said.text, **_entities(said, "caption_")})
         said = Rich("")
@@ -149,7 +149,9 @@ def _file(segment: Mapping[str, Any]) -> Post:
     if url or ref:
         method, field = _WAYS[kind]
         return Post(method, {field: str(ref or url)})
-    raise lumia.errors.PayloadError(f"a segment {kind!r} to send has a blob or a url, got {', '.join(data) or 'nothing'}")
+    raise lumia.errors.PayloadError(
+        f"a segment {kind!r} to send has a blob or a url, got {', '.join(data) or 'nothing'}"
+    )
 
 
 def _way(kind: str, media_type: str, size: int) -> tuple[str, str]:

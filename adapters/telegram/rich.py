@@ -9,9 +9,9 @@ from typing import Any
 
 import lumia
 
-from .utf16 import units
-
+units = lumia.adapters.utf16
 Entity = dict[str, Any]
+_UNFENCED = str.maketrans("`~", "''")
 
 
 @dataclass(frozen=True)
@@ -78,11 +78,14 @@ def split(rich: Rich, limit: int) -> list[Rich]:
     """Return parts of at most `limit` units each, cut at paragraphs, sentences or words; entities are cut along."""
     if len(rich) <= limit:
         return [rich] if rich.text.strip() else []
+    # Code is an entity here: a fence in the text is text, and must not be closed and opened again.
+    unfenced = rich.text.translate(_UNFENCED)
     found, at = [], 0
-    for part in lumia.adapters.parts(rich.text, limit, measure=units):
-        at = rich.text.index(part, at)
+    for part in lumia.adapters.parts(unfenced, limit, measure=units):
+        at = unfenced.index(part, at)
         start = units(rich.text[:at])
-        found.append(Rich(part, tuple(_clipped(rich.entities, start, start + units(part)))))
+        text = rich.text[at : at + len(part)]
+        found.append(Rich(text, tuple(_clipped(rich.entities, start, start + units(text)))))
         at += len(part)
     return found
 

@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 
-def units(text: str) -> int:
-    """Return the length of `text` in UTF-16 code units."""
-    return len(text) + sum(char > "\uffff" for char in text)
-
-
 class Units:
     """A text that is cut by offsets in UTF-16 code units."""
 

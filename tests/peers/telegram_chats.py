@@ -10,7 +10,9 @@ from typing import Any
 Message = dict[str, Any]
 GROUP: dict[str, Any] = {"id": -1001234567890, "type": "supergroup", "title": "Tea room"}
 ANN: dict[str, Any] = {"id": 7001, "is_bot": False, "first_name": "Ann", "last_name": "Lee", "username": "ann_lee"}
-_FOUND = re.compile(r"(?P<mention>(?<!\w)@[A-Za-z]\w{3,31})|(?P<bot_command>(?<!\S)/\w+(?:@\w+)?)|(?P<url>https?://\S+)")
+_FOUND = re.compile(
+    r"(?P<mention>(?<!\w)@[A-Za-z]\w{3,31})|(?P<bot_command>(?<!\S)/\w+(?:@\w+)?)|(?P<url>https?://\S+)"
+)
 _MEDIA = ("photo", "document", "voice", "video", "audio", "animation", "sticker")
 _OTHER = ("location", "venue", "contact", "poll", "dice")
 _NOW = 1_790_000_000
@@ -47,7 +49,9 @@ class Chats:
         """Return what the bot made and nobody deleted."""
         return [self.messages[key] for key in list(self._made) if key in self.messages]
 
-    def said(self, text: str, chat: Mapping[str, Any] | None, sender: Mapping[str, Any] | None, **fields: Any) -> Message:
+    def said(
+        self, text: str, chat: Mapping[str, Any] | None, sender: Mapping[str, Any] | None, **fields: Any
+    ) -> Message:
         """Return a message of somebody, kept in its chat. A private chat unless one is given."""
         who = dict(sender or ANN)
         place = dict(chat) if chat else {"id": who["id"], "type": "private", "first_name": who["first_name"]}
@@ -65,7 +69,9 @@ class Chats:
         new = -1_000_000_000_000 - abs(old)
         self.moved[old] = new
         before = self._kept({"id": old, "type": "group", "title": "Tea"}, {"from": ANN, "migrate_to_chat_id": new})
-        after = self._kept({"id": new, "type": "supergroup", "title": "Tea"}, {"from": ANN, "migrate_from_chat_id": old})
+        after = self._kept(
+            {"id": new, "type": "supergroup", "title": "Tea"}, {"from": ANN, "migrate_from_chat_id": old}
+        )
         return new, before, after
 
     # --- methods of the Bot API
@@ -73,7 +79,9 @@ class Chats:
     def sendmessage(self, params: Mapping[str, Any], _: Any) -> Message:
         """Make a text message."""
         text = str(params.get("text", ""))
-        entities = self._checked(text, params.get("entities") or (), 4096, "message text is empty", "message is too long")
+        entities = self._checked(
+            text, params.get("entities") or (), 4096, "message text is empty", "message is too long"
+        )
         return self._send(params, {"text": text, **entities})
 
     def _checked(self, text: str, entities: Any, limit: int, empty: str, long: str) -> dict[str, Any]:
@@ -97,8 +105,8 @@ class Chats:
         thread = params.get("message_thread_id")
         if thread is not None and thread not in self.topics:
             raise Refusal(400, "Bad Request: message thread not found")
-        message = self._kept(chat, {"from": dict(self.me), **self._answered(chat, params), **content,
-                                    **({"message_thread_id": thread, "is_topic_message": True} if thread else {})})  # fmt: skip
+        topic = {"message_thread_id": thread, "is_topic_message": True} if thread else {}
+        message = self._kept(chat, {"from": dict(self.me), **self._answered(chat, params), **content, **topic})
         self._made.append((chat["id"], message["message_id"]))
         return message
 
