@@ -14,6 +14,10 @@
     │   └── ArcError               a live resource was asked to leave its process, or was used after its end
     ├── FlowError                  next(), intercept() or stop() used where it has no meaning
     ├── PayloadError               a payload or destination doesn't fit its schema
+    │   └── PlaceError             a URL leads to a place it may not lead to
+    ├── OutsideError               a server outside can't be reached, or did not answer as it should
+    ├── MediaError                 a file of a message can't be had
+    │   └── TransientMediaError    … now; another try may help
     ├── ConfigError
     │   ├── ConfigKeyError         no such setting; also an AttributeError
     │   ├── ConfigValueError       file, key, value and allowed range
@@ -54,7 +58,8 @@
     │   └── ModelOutputError       models answered, but not with what was asked for
     ├── ToolError                  a tool gave no result
     │   └── ToolPermissionError    this handler may not call tools, or not yet
-    └── GatewayError               the gateway can't listen on its address
+    ├── GatewayError               the gateway can't listen on its address
+    └── LeaseLostError             another process may own by now what this one did
 """
 
 from __future__ import annotations
@@ -111,6 +116,32 @@ class FlowError(LumiaError):
 
 class PayloadError(LumiaError):
     """A payload or a destination doesn't fit its schema (DESIGN §10)."""
+
+
+class PlaceError(PayloadError):
+    """A URL is none, or leads to a place it may not lead to, such as an inner address (DESIGN §9)."""
+
+
+class OutsideError(LumiaError):
+    """A server outside can't be reached, is too slow, or breaks off.
+
+    transient: another try may help. sent: it may have got the request.
+    """
+
+    transient = sent = True
+
+    def __init__(self, message: str, *, transient: bool = True, sent: bool = True) -> None:
+        super().__init__(message)
+        self.transient = transient
+        self.sent = sent
+
+
+class MediaError(LumiaError):
+    """A file of a message can't be had; the message says why in plain words and holds no URL."""
+
+
+class TransientMediaError(MediaError):
+    """A file can't be had now; another try may help."""
 
 
 class ConfigError(LumiaError):
@@ -310,3 +341,7 @@ class ToolPermissionError(ToolError):
 
 class GatewayError(LumiaError):
     """The gateway can't listen on its address."""
+
+
+class LeaseLostError(LumiaError):
+    """What this process owned by a lease, see `lumia.adapters.owning`, may be another one's by now."""

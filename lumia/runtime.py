@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lumia.asyncloop import AsyncLoop
+from lumia.embedding import Embedding
 from lumia.errors import BackendUnavailableError, NotRunningError
 from lumia.executor import Executor, expected_type
 from lumia.marks import DEFAULT_QUEUE
@@ -118,6 +119,7 @@ class Runtime:
 
     def __post_init__(self) -> None:
         self.executor = Executor(self)
+        self.embedding = Embedding(self)
 
     @property
     def table(self) -> Table:
@@ -125,6 +127,11 @@ class Runtime:
         if self._table is None:
             self.refresh_routes()
         assert self._table is not None
+        return self._table
+
+    @property
+    def planned(self) -> Table | None:
+        """Return the route table to plan with, None while none has been read: `table` would wait for the broker."""
         return self._table
 
     @property
@@ -223,6 +230,7 @@ class Runtime:
                 last.callback(self._beside.shutdown)
             if self._loop is not None:
                 last.callback(self._loop.close)
+            self.embedding.stop()
             if self.plugins is not None:
                 with self.activated():
                     self.plugins.close()

@@ -33,6 +33,12 @@ class Server(uvicorn.Server):
         )  # fmt: skip
         self._gateway = gateway
 
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen, and start the residents."""
+        await super().startup(sockets)
+        if not self.should_exit:
+            self._gateway.begin()
+
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Stop listening, send WebSockets away, finish requests in flight."""
         for server in self.servers:
@@ -55,12 +61,14 @@ def listen(settings: Settings) -> socket.socket:
 
 def serve(bot: Runtime, settings: Settings) -> None:
     """Serve until SIGTERM or SIGINT, then drain and return."""
-    server = Server(Gateway(bot, settings))
+    gateway = Gateway(bot, settings)
+    server = Server(gateway)
     listening = listen(settings)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _handled)
     _log.info("the gateway serves %s", settings.url)
     server.run(sockets=[listening])
+    gateway.intake.close()
 
 
 def _handled(number: int, frame: Any) -> None:
