@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, Self
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from tests.peers.telegram_chats import Chats, Refusal
 from tests.peers.telegram_forms import read_parameters
@@ -209,17 +209,18 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         raw = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         url = urlsplit(self.path)
+        path = unquote(url.path)
         files_of, calls_of = f"/file/bot{self.owner.token}/", f"/bot{self.owner.token}/"
         try:
-            if url.path.startswith(files_of):
-                data = self.owner.content(url.path.removeprefix(files_of))
+            if path.startswith(files_of):
+                data = self.owner.content(path.removeprefix(files_of))
                 self._send(404 if data is None else 200, data or b"", "application/octet-stream")
-            elif not url.path.startswith(calls_of):
-                known_form = url.path.startswith("/bot") and ":" in url.path
+            elif not path.startswith(calls_of):
+                known_form = path.startswith("/bot") and ":" in path
                 self._say(Fault(401, "Unauthorized") if known_form else Fault(404, "Not Found"))
             else:
                 params, files = read_parameters(self.headers.get("Content-Type", ""), url.query, raw)
-                self._say(self.owner.answer(Call(url.path.removeprefix(calls_of), params, files)))
+                self._say(self.owner.answer(Call(path.removeprefix(calls_of), params, files)))
         except (BrokenPipeError, ConnectionResetError):
             self.close_connection = True
 

@@ -91,7 +91,7 @@ def test_what_telegram_refuses_is_refused(server: TelegramServer) -> None:
         for text, why in (("x" * 4097, "too long"), (" ", "empty")):
             with pytest.raises(BadRequest, match=why):
                 await bot.send_message(-1, text)
-        with pytest.raises(BadRequest, match="can't parse entities"):
+        with pytest.raises(BadRequest, match="(?i)can't parse entities"):
             await bot.send_message(-1, "x", entities=[telegram.MessageEntity("bold", 0, 2)])
         with pytest.raises(BadRequest, match="thread not found"):
             await bot.send_message(-1, "x", message_thread_id=5)
@@ -178,12 +178,12 @@ class _Taking(BaseHTTPRequestHandler):
 
 def test_a_webhook_gets_each_update_until_it_answers_2xx(server: TelegramServer) -> None:
     with Hook() as hook:
-        thread = threading.Thread(target=hook.serve_forever, kwargs={"poll_interval": 0.02})
+        thread = threading.Thread(target=hook.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
         thread.start()
         hook.statuses = [500, 503]
 
         async def work(bot: telegram.Bot) -> telegram.WebhookInfo:
-            with pytest.raises(BadRequest, match="HTTPS"):
+            with pytest.raises(BadRequest, match="(?i)an https url"):
                 await bot.set_webhook("http://example.org/")
             with pytest.raises(BadRequest, match="unallowed"):
                 await bot.set_webhook("https://example.org/", secret_token="no good")
