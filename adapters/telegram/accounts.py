@@ -45,6 +45,7 @@ class Account:
     secret_token: str = field(default="", repr=False)
     allowed_updates: tuple[str, ...] = ()
     drop_pending: bool = False
+    poll_seconds: int = 50
     api_url: str = API_URL
     proxy: str = field(default="", repr=False)
     owner: str = ""
@@ -115,6 +116,7 @@ def of(name: str, entry: Mapping[str, Any]) -> Account:
         public_url=str(entry.get("public_url", "")).strip(),
         secret_token=_secret(entry, "secret_token"),
         allowed_updates=tuple(entry.get("allowed_updates", ())),
+        poll_seconds=int(entry.get("poll_seconds", 50)),
         drop_pending=bool(entry.get("drop_pending", False)),
         api_url=str(entry.get("api_url") or API_URL).rstrip("/"),
         proxy=_secret(entry, "proxy"),

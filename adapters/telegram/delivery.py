@@ -101,7 +101,7 @@ def _called(account: Account, method: str, params: dict[str, Any], file: Mapping
     if file is None:
         return _reached(account, method, params, None)
     blob = file["blob"]
-    data = lumia.blobs.get(blob)
+    data = lumia.media.read(blob)
     media_type = str(blob.get("media_type") or "application/octet-stream")
     name = str(file.get("name") or f"{file['field']}.{_ending(media_type)}")
     return _reached(account, method, params, {file["field"]: (name, data, media_type)})

@@ -12,7 +12,7 @@ from .accounts import NAME
 
 __all__ = [
     "answer_callback", "checking", "deliver", "dispatch_delete", "dispatch_edit", "dispatch_send", "edit_message",
-    "fetching", "find_active", "migrate", "on_load", "on_unload", "running", "take_back", "web",
+    "fetch_files", "find_active", "migrate", "on_load", "on_unload", "running", "take_back", "web",
 ]  # fmt: skip
 
 VERSION = lumia.__version__
@@ -87,6 +87,12 @@ def migrate(content: lumia.Box[Any]) -> None:
     value = content.into()
     if value["service"] in ("migrate_to_chat_id", "migrate_from_chat_id"):
         migration.told(value["account"], value["message"])
+
+
+@lumia.event.consumer("msg.media.telegram", queue="media", retry=lumia.media.RETRY)
+def fetch_files(content: lumia.Box[Any]) -> None:
+    """Fetch the files of a message before it goes on."""
+    lumia.media.receive(content, fetching.locate)
 
 
 def _policy(content: lumia.Box[Any]) -> str:

@@ -17,8 +17,8 @@ from . import api, identity, taking
 from .accounts import NAME, POLLING, Account
 from .segments import Me
 
-POLL = 50.0
-"""Seconds for which Telegram holds a request open; the client waits 15 s longer."""
+LONGER = 15.0
+"""Seconds for which we wait longer than Telegram was asked to hold a request open."""
 _KEPT = 86400.0
 """Seconds for which our own offset holds. Telegram keeps updates for a day; its numbers may begin anew after a week."""
 _SLOWEST = 60.0
@@ -47,7 +47,9 @@ class Poller:
                 await self._pause(0.0, f"the broker is away: {error}")
             except api.ApiError as error:
                 await self._refused(error)
-            except (api.NoAnswerError, api.OutcomeError) as error:
+            except gateway.BusyError:
+                await self._pause(0.0, "this gateway has too much to do")
+            except lumia.errors.LumiaError as error:
                 await self._pause(0.0, str(error))
 
     async def _poll(self) -> None:
@@ -72,9 +74,9 @@ class Poller:
         return me
 
     async def _fetch(self) -> Sequence[Any]:
-        params = {"timeout": int(POLL), "allowed_updates": list(self.account.allowed_updates)}
+        params = {"timeout": self.account.poll_seconds, "allowed_updates": list(self.account.allowed_updates)}
         params |= {"offset": self._offset} if self._offset else {}
-        found = await api.acall(self._client, self.account, "getUpdates", params, patience=POLL + 15.0)
+        found = await api.acall(self._client, self.account, "getUpdates", params, patience=self.account.poll_seconds + LONGER)
         return found if isinstance(found, list) else []
 
     async def _take(self, updates: Sequence[Any], me: Me) -> None:

@@ -36,7 +36,8 @@ def _settle(tasks: dict[Account, asyncio.Task[None]]) -> None:
     for account, task in list(tasks.items()):
         error = task.exception() if task.done() and not task.cancelled() else None
         if error is not None:
-            _log.error("account %s: receiving begins anew: %s", account.name, error)
+            trace = None if isinstance(error, lumia.errors.LumiaError) else error
+            _log.error("account %s: receiving begins anew: %s", account.name, error, exc_info=trace)
         if account not in wanted or error is not None or task.cancelled():
             tasks.pop(account).cancel()
     for account in wanted - tasks.keys():

@@ -31,17 +31,21 @@ async def take(account: Account, me: Me, update: Any) -> None:
             await lumia.adapters.submit(NAME, found.msg, update)
             _show_typing(account, found.msg)
         elif found is not None:
-            await gateway.call(start, account.name, found)
+            await _start(account.name, found)
     except (lumia.errors.PayloadError, lumia.errors.BoxTooLargeError) as error:
         await gateway.call(_refuse, account.name, update, str(error))
 
 
-def start(account: str, found: Happening) -> None:
+async def _start(account: str, found: Happening) -> None:
     """Start the event, if somebody consumes it."""
-    lumia.adapters.account(NAME, account).event()
-    if lumia.runtime.current().routes.plan("event", found.id).steps:
+    bot = lumia.runtime.current()
+    if bot.planned is None:
+        await gateway.call(bot.refresh_routes)
+    if bot.routes.plan("event", found.id).steps:
         meta = {"account": account, **({"chat": found.content["chat"]} if "chat" in found.content else {})}
-        lumia.event.start(found.id, lumia.Box.any(found.content, meta=meta), key=found.lane, dedup=found.dedup)
+        content = lumia.Box.any(found.content, meta=meta)
+        await gateway.start(found.id, content, flow="event", key=found.lane, dedup=found.dedup)
+    lumia.adapters.account(NAME, account).event()
 
 
 def _refuse(account: str, update: Any, why: str) -> None:

@@ -91,7 +91,7 @@ def test_what_telegram_refuses_is_refused(server: TelegramServer) -> None:
         for text, why in (("x" * 4097, "too long"), (" ", "empty")):
             with pytest.raises(BadRequest, match=why):
                 await bot.send_message(-1, text)
-        with pytest.raises(BadRequest, match="(?i)can't parse entities"):
+        with pytest.raises(BadRequest, match=r"(?i)can't parse entities"):
             await bot.send_message(-1, "x", entities=[telegram.MessageEntity("bold", 0, 2)])
         with pytest.raises(BadRequest, match="thread not found"):
             await bot.send_message(-1, "x", message_thread_id=5)
@@ -183,7 +183,7 @@ def test_a_webhook_gets_each_update_until_it_answers_2xx(server: TelegramServer)
         hook.statuses = [500, 503]
 
         async def work(bot: telegram.Bot) -> telegram.WebhookInfo:
-            with pytest.raises(BadRequest, match="(?i)an https url"):
+            with pytest.raises(BadRequest, match=r"(?i)an https url"):
                 await bot.set_webhook("http://example.org/")
             with pytest.raises(BadRequest, match="unallowed"):
                 await bot.set_webhook("https://example.org/", secret_token="no good")
