@@ -54,6 +54,11 @@ class Fault:
         return cls(code, description)
 
     @classmethod
+    def slow(cls, seconds: float) -> Fault:
+        """No fault: the call is carried out and answered, after `seconds`."""
+        return cls(delay=seconds)
+
+    @classmethod
     def garbage(cls) -> Fault:
         """A proxy's page instead of an answer."""
         return cls(502, raw=b"<html>Bad Gateway</html>")

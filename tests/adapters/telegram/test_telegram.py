@@ -205,12 +205,12 @@ class TestFiles:
 class TestSending:
     def test_a_long_reply_comes_in_parts_and_a_retry_sends_only_what_is_missing(self, telegram: TelegramServer) -> None:
         with site(telegram):
-            telegram.say("quiet first")
-            until(lambda: telegram.of("getUpdates"))
+            telegram.script("sendMessage", Fault.slow(0.01), Fault.flood(1))
             telegram.say("long please")
             until(lambda: len(telegram.sent) == 2)
             assert all(len(text) <= 4096 for text in telegram.texts)
             until(lambda: counts() == {"sent": 1})
+            assert len(telegram.of("sendMessage")) == 3
 
     def test_flood_control_is_waited_out_and_nothing_is_sent_twice(self, telegram: TelegramServer) -> None:
         with site(telegram):
