@@ -57,6 +57,7 @@ class Poller:
             self._state.connecting()
             self.me = await self._begin()
         updates = await self._fetch()
+        self.me = await self._refreshed(self.me)
         self._state.connected(f"@{self.me.username}, polling")
         self._delay = 0.0
         if updates:
@@ -73,10 +74,19 @@ class Poller:
         self._offset = await gateway.call(_stored, account.name)
         return me
 
+    async def _refreshed(self, me: Me) -> Me:
+        """Return who the bot is now: its owner may give it another username."""
+        try:
+            return await identity.known(self.account)
+        except api.ApiError:
+            return me
+
     async def _fetch(self) -> Sequence[Any]:
         params = {"timeout": self.account.poll_seconds, "allowed_updates": list(self.account.allowed_updates)}
         params |= {"offset": self._offset} if self._offset else {}
-        found = await api.acall(self._client, self.account, "getUpdates", params, patience=self.account.poll_seconds + LONGER)
+        found = await api.acall(
+            self._client, self.account, "getUpdates", params, patience=self.account.poll_seconds + LONGER
+        )
         return found if isinstance(found, list) else []
 
     async def _take(self, updates: Sequence[Any], me: Me) -> None:

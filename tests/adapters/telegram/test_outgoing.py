@@ -74,8 +74,11 @@ def test_no_text_fails_and_every_entity_is_within_it_and_nested(source: str) -> 
        st.lists(st.tuples(st.integers(0, 300), st.integers(1, 300)), max_size=4))  # fmt: skip
 def test_parts_fit_and_their_entities_cover_the_same_text(whole: str, spans: list[tuple[int, int]]) -> None:
     size = units(whole)
-    entities = tuple({"type": "bold", "offset": start, "length": min(length, size - start)}
-                     for start, length in spans if start < size)  # fmt: skip
+    entities: tuple[dict[str, Any], ...] = tuple(
+        {"type": "bold", "offset": start, "length": min(length, size - start)}
+        for start, length in spans
+        if start < size
+    )
     found = split(Rich(whole, entities), 64)
     at = 0
     for part in found:

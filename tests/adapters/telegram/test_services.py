@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -25,12 +24,6 @@ def answer(content):
     reply = {"text": "re " + msg["text"], "reply_to": msg["message_id"]}
     lumia.event.start(lumia.payloads.reply_to(msg), lumia.Box.any(reply, meta=content.meta))
 """
-
-
-@pytest.fixture
-def telegram() -> Iterator[TelegramServer]:
-    with TelegramServer() as server:
-        yield server
 
 
 def root(folder: Path, telegram: TelegramServer, mode: str, more: str = "") -> Path:
