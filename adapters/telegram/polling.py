@@ -34,10 +34,12 @@ class Poller:
         self._state = lumia.adapters.account(NAME, account.name)
         self._delay = 0.0
         self._offset = 0
+        self._drop = account.drop_pending
         self.me: Me | None = None
 
     async def run(self) -> None:
         """Poll; whatever fails is told and tried again, slower and slower."""
+        self._state.connecting()
         while True:
             try:
                 await self._poll()
@@ -54,32 +56,30 @@ class Poller:
 
     async def _poll(self) -> None:
         if self.me is None:
-            self._state.connecting()
             self.me = await self._begin()
+        if not self._delay:  # after trouble the first answer to getUpdates tells that it is over
+            self._connected(self.me)
         updates = await self._fetch()
-        self.me = await self._refreshed(self.me)
-        self._state.connected(f"@{self.me.username}, polling")
         self._delay = 0.0
+        self._connected(self.me)
+        self.me = await identity.known(self.account)  # its owner may have given it another username
         if updates:
             await self._take(updates, self.me)
+
+    def _connected(self, me: Me) -> None:
+        self._state.connected(f"@{me.username}, polling")
 
     async def _begin(self) -> Me:
         account = self.account
         me = await gateway.call(identity.remember, account, await api.acall(self._client, account, "getMe"))
         info = await api.acall(self._client, account, "getWebhookInfo")
-        if info.get("url") or account.drop_pending:
+        if info.get("url"):
             _log.warning("account %s: its webhook is removed, since mode is %s", account.name, POLLING)
-            params = {"drop_pending_updates": account.drop_pending}
-            await api.acall(self._client, account, "deleteWebhook", params)
+        if info.get("url") or self._drop:
+            await api.acall(self._client, account, "deleteWebhook", {"drop_pending_updates": self._drop})
+        self._drop = False
         self._offset = await gateway.call(_stored, account.name)
         return me
-
-    async def _refreshed(self, me: Me) -> Me:
-        """Return who the bot is now: its owner may give it another username."""
-        try:
-            return await identity.known(self.account)
-        except api.ApiError:
-            return me
 
     async def _fetch(self) -> Sequence[Any]:
         params = {"timeout": self.account.poll_seconds, "allowed_updates": list(self.account.allowed_updates)}

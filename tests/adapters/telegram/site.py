@@ -41,7 +41,8 @@ def site(telegram: TelegramServer, *handlers: Any, **account: Any) -> Iterator[S
 
 
 def state(name: str = "main") -> adapters.AccountInfo:
-    return next(one for one in adapters.accounts() if one.account == name)
+    unseen = adapters.AccountInfo("telegram", name, "telegram", "unseen")
+    return next((one for one in adapters.accounts() if one.account == name), unseen)
 
 
 def counts() -> Mapping[str, int]:
