@@ -46,7 +46,7 @@ def read(update: Any, account: str, me: Me) -> Talk | Happening | None:
     body = update[kind]
     if kind in TALK + EDITED:
         return _message(update, kind, body, account, me)
-    return _happening(update, kind, account, _chat_in(body), dict(body))
+    return _happening(update, kind, account, _chat_in(body), {kind: dict(body)})
 
 
 def _message(

@@ -78,7 +78,8 @@ def take_back(content: lumia.Box[Any]) -> None:
 def answer_callback(content: lumia.Box[Any]) -> None:
     """Answer a pressed button at once, else it shows a clock; what it means is for other consumers."""
     value = content.into()
-    lumia.effect("answer", delivery.answered, value["account"], str(value["id"]), kind="http")
+    query_id = str(value["callback_query"]["id"])
+    lumia.effect("answer", delivery.answered, value["account"], query_id, kind="http")
 
 
 @lumia.event.consumer("telegram.service")

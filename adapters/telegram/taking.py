@@ -10,7 +10,7 @@ from typing import Any
 import lumia
 from lumia import gateway
 
-from . import api, incoming
+from . import api, incoming, outgoing
 from .accounts import NAME, Account
 from .incoming import Happening, Talk
 from .segments import Me
@@ -65,7 +65,7 @@ def _refuse(account: str, update: Any, why: str) -> None:
 def _show_typing(account: Account, msg: Mapping[str, Any]) -> None:
     if not account.typing or not msg["mentions_bot"]:
         return
-    params: dict[str, Any] = {"chat_id": msg["chat"]["id"], "action": "typing"}
+    params: dict[str, Any] = {"chat_id": outgoing.chat_id(msg["chat"]["id"]), "action": "typing"}
     if "thread" in msg:
         params["message_thread_id"] = int(msg["thread"])
     task = asyncio.create_task(_called(account, params))

@@ -110,7 +110,7 @@ class TestPolling:
             until(lambda: len(seen) == 3 and telegram.of("answerCallbackQuery"))
         by_name = dict(seen)
         assert by_name["telegram.edited_message"]["msg"]["text"] == "changed"
-        assert by_name["telegram.callback_query"]["data"] == "more"
+        assert by_name["telegram.callback_query"]["callback_query"]["data"] == "more"
         assert by_name["telegram.service"]["service"] == "new_chat_title"
         assert telegram.of("answerCallbackQuery")[0].params == {"callback_query_id": "77"}
         assert telegram.sent == []
@@ -134,4 +134,4 @@ class TestPolling:
             telegram.say("hi")
             until(lambda: telegram.sent)
             until(lambda: telegram.of("sendChatAction"))
-        assert telegram.of("sendChatAction")[0].params == {"chat_id": str(ANN["id"]), "action": "typing"}
+        assert telegram.of("sendChatAction")[0].params == {"chat_id": ANN["id"], "action": "typing"}
