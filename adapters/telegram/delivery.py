@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import lumia
-from lumia.adapters import Outgoing
+from lumia.adapters import Outgoing, receipts
 
 from . import accounts, api, migration, outgoing
-from .accounts import Account
+from .accounts import NAME, Account
 
 _UNPARSABLE = ("can't parse entities", "entity_", "entities_")
 _UNCHANGED = "message is not modified"
@@ -29,6 +29,7 @@ def send(out: Outgoing) -> None:
 
 def edit(out: Outgoing) -> None:
     """Give a message another text."""
+    _check_still_there(out)
     account = accounts.required(out.account)
     params = {"chat_id": outgoing.chat_id(out.chat), "message_id": _number(out.message_id)}
     out.part(
@@ -38,8 +39,21 @@ def edit(out: Outgoing) -> None:
 
 def delete(out: Outgoing) -> None:
     """Take a message back."""
+    _check_still_there(out)
     params = {"chat_id": outgoing.chat_id(out.chat), "message_id": _number(out.message_id)}
     out.part(0, make, out.account, "deleteMessage", params, None)
+
+
+def _check_still_there(out: Outgoing) -> None:
+    """Refuse a message of a group that has become a supergroup since: its id is another message's there."""
+    moved = migration.since(out.account, out.chat)
+    if moved is None:
+        return
+    sent = receipts.sent(NAME, out.account, {"kind": out.kind, "id": out.chat}, out.message_id or "")
+    if sent is None or sent.time < moved:
+        raise lumia.errors.RejectedError(
+            f"message {out.message_id} is from before group {out.chat} became a supergroup, where its id means another"
+        )
 
 
 def _number(message_id: str | None) -> int:
@@ -56,18 +70,24 @@ def make(name: str, method: str, params: dict[str, Any], file: Mapping[str, Any]
     leaves open whether it was.
     """
     account = accounts.required(name)
-    known = migration.current(account, params["chat_id"])
     try:
-        return _made(account, method, {**params, "chat_id": known}, file)
+        return _made(account, method, _moved(params, migration.current(name, params["chat_id"])), file)
     except api.ApiError as error:
         if not error.migrated_to:
             raise _meaning(account, error) from None
         migration.note(account.name, str(params["chat_id"]), error.migrated_to)
         moved = outgoing.chat_id(error.migrated_to)
     try:
-        return _made(account, method, {**params, "chat_id": moved}, file)
+        return _made(account, method, _moved(params, moved), file)
     except api.ApiError as error:
         raise _meaning(account, error) from None
+
+
+def _moved(params: Mapping[str, Any], chat_id: int | str) -> dict[str, Any]:
+    """Return the parameters for where the chat is now. There its messages have other ids, so none is quoted."""
+    if chat_id == params["chat_id"]:
+        return dict(params)
+    return {**{key: value for key, value in params.items() if key != "reply_parameters"}, "chat_id": chat_id}
 
 
 def _made(account: Account, method: str, params: dict[str, Any], file: Mapping[str, Any] | None) -> dict[str, str]:

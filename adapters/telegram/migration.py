@@ -7,24 +7,32 @@ from typing import Any
 
 import lumia
 
-from .accounts import NAME, Account
+from .accounts import NAME
 
 _KEY = "moved"
 _MOST_HOPS = 3
 
 
-def current(account: Account, chat_id: int | str) -> int | str:
+def current(account: str, chat_id: int | str) -> int | str:
     """Return the id under which a chat is known today."""
-    moved = lumia.store.of(NAME).fields(_KEY, scope=account.name)
+    moved = lumia.store.of(NAME).fields(_KEY, scope=account)
     found = str(chat_id)
     for _ in range(_MOST_HOPS):
-        found = str(moved.get(found, found))
+        found = str(moved[found]["to"]) if found in moved else found
     return chat_id if found == str(chat_id) else int(found)
+
+
+def since(account: str, chat_id: str) -> float | None:
+    """Return when a chat's move became known, in seconds since 1970; None for one that didn't move."""
+    found = lumia.store.of(NAME).fields(_KEY, scope=account).get(chat_id)
+    return None if found is None else float(found["at"])
 
 
 def note(account: str, old: str, new: str) -> None:
     """Keep that group `old` is supergroup `new`."""
-    lumia.store.of(NAME).put(_KEY, old, new, scope=account)
+    store = lumia.store.of(NAME)
+    if store.fields(_KEY, scope=account).get(old, {}).get("to") != new:
+        store.put(_KEY, old, {"to": new, "at": round(lumia.system.now(), 3)}, scope=account)
 
 
 def told(account: str, message: Mapping[str, Any]) -> None:

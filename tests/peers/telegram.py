@@ -118,7 +118,9 @@ class TelegramServer:
         return [call for call in self.calls if call.method == method]
 
     def script(self, method: str, *faults: Fault) -> None:
-        """Answer the next calls of a method so."""
+        """Answer the next calls of a method so; without faults, forget what was still to come."""
+        if not faults:
+            self._script[method].clear()
         self._script[method].extend(faults)
 
     def say(self, text: str = "", *, chat: Mapping[str, Any] | None = None, sender: Mapping[str, Any] | None = None,

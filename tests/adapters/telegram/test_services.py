@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.peers.telegram import TelegramServer
+import lumia
+from tests.peers.telegram import Fault, TelegramServer
 from tests.peers.telegram_chats import GROUP
 from tests.support import servers
 from tests.support.wait import until
-from tests.support.workers import first_party, gateway, worker, write_plugin
+from tests.support.workers import first_party, gateway, opened, worker, write_plugin
 
 pytestmark = [pytest.mark.services, pytest.mark.slow]
 
@@ -45,10 +46,16 @@ def test_a_killed_gateways_bot_is_polled_on_by_another_one_and_nothing_is_answer
 ) -> None:
     here = root(tmp_path / "bot", telegram, "polling")
     with worker(here, valkey_url), gateway(here, valkey_url, "first") as first:
+        until(lambda: telegram.of("getUpdates"), timeout=20)
+        telegram.script("getUpdates", *[Fault(cut="before")] * 100)  # so none of these is confirmed
         for number in range(5):
             telegram.say(f"a{number}", chat=GROUP)
-        until(lambda: len(telegram.sent) >= 3, timeout=20)
+        until(lambda: telegram.sent, timeout=20)
         first.kill()
+        with opened(here, valkey_url):
+            lumia.store.of("telegram").delete("offset", scope="main")  # as if killed before it was kept
+        assert telegram.updates.waiting[0]["message"]["text"] == "a0"
+        telegram.script("getUpdates")
         for number in range(5):
             telegram.say(f"b{number}", chat=GROUP)
         with gateway(here, valkey_url, "second") as second:
