@@ -20,7 +20,7 @@ _NO_TEXT = "there is no text in the message to edit"
 def send(out: Outgoing) -> None:
     """Send a message, part by part."""
     account = accounts.required(out.account)
-    found = outgoing.posts(out.segments, marked=account.markdown)
+    found = outgoing.posts(outgoing.fetched(out.segments), marked=account.markdown)
     preview = account.link_preview
     posts = outgoing.addressed(found, out.chat, out.thread or "", out.reply_to or "", preview=preview)
     for number, post in enumerate(posts):
@@ -123,8 +123,7 @@ def _called(account: Account, method: str, params: dict[str, Any], file: Mapping
     blob = file["blob"]
     data = lumia.media.read(blob)
     media_type = str(blob.get("media_type") or "application/octet-stream")
-    name = str(file.get("name") or f"{file['field']}.{_ending(media_type)}")
-    return _reached(account, method, params, {file["field"]: (name, data, media_type)})
+    return _reached(account, method, params, {file["field"]: (str(file["name"]), data, media_type)})
 
 
 def _reached(
@@ -134,13 +133,6 @@ def _reached(
         return api.call(account, method, params, files)
     except api.NoAnswerError as error:
         raise lumia.errors.UnreachableError(str(error)) from None
-
-
-def _ending(media_type: str) -> str:
-    """Return the end of a file's name, by which Telegram tells documents apart."""
-    essence = media_type.partition(";")[0]
-    known = {"image/jpeg": "jpg", "audio/mpeg": "mp3", "audio/ogg": "ogg", "text/plain": "txt", "audio/mp4": "m4a"}
-    return known.get(essence) or (essence.partition("/")[2] or "bin").rpartition("-")[2]
 
 
 def _meaning(account: Account, error: api.ApiError) -> lumia.errors.LumiaError:

@@ -1,4 +1,4 @@
-"""A message to send, as the calls of the Bot API that send it. Pure."""
+"""A message to send, as the calls of the Bot API that send it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def posts(segments: Sequence[Mapping[str, Any]], *, marked: bool = True) -> list
     """Return the calls that send `segments`, in order, without the address; marked: texts are Markdown.
 
     A text that fits goes along with the first file as its caption. Raises `lumia.errors.PayloadError` for a file
-    without bytes or address, and for a message of which nothing would be left.
+    without bytes, and for a message of which nothing would be left.
     """
     said = text_of(segments, marked=marked)
     files = [_file(one) for one in segments if one["type"] in _WAYS]
@@ -53,6 +53,21 @@ def posts(segments: Sequence[Mapping[str, Any]], *, marked: bool = True) -> list
     found = [*texts, *files, *items]
     if not found:
         raise lumia.errors.PayloadError("there is nothing in this message that Telegram could show")
+    return found
+
+
+def fetched(segments: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return `segments` with every file in the blob store; what has an address only is fetched, as an effect.
+
+    Raises as `lumia.media.outgoing`. A file that Telegram has already (`ref`, its file_id) stays there.
+    """
+    found: list[Mapping[str, Any]] = []
+    for number, segment in enumerate(segments):
+        if segment["type"] in _WAYS and not (segment.get("data") or {}).get("ref"):
+            file = lumia.media.outgoing(segment, number)
+            found.append({"type": file.kind, "data": {"blob": dict(file.blob), "name": file.name}})
+        else:
+            found.append(dict(segment))
     return found
 
 
@@ -142,16 +157,14 @@ def _entities(rich: Rich, prefix: str = "") -> dict[str, Any]:
 
 def _file(segment: Mapping[str, Any]) -> Post:
     kind, data = segment["type"], segment.get("data") or {}
-    blob, url, ref = data.get("blob"), data.get("url"), data.get("ref")
+    blob, ref = data.get("blob"), data.get("ref")
     if isinstance(blob, Mapping):
         method, field = _way(kind, str(blob.get("media_type", "")), int(blob.get("size") or 0))
         return Post(method, {}, {"field": field, "blob": dict(blob), "name": str(data.get("name") or "")})
-    if url or ref:
+    if ref:
         method, field = _WAYS[kind]
-        return Post(method, {field: str(ref or url)})
-    raise lumia.errors.PayloadError(
-        f"a segment {kind!r} to send has a blob or a url, got {', '.join(data) or 'nothing'}"
-    )
+        return Post(method, {field: str(ref)})
+    raise lumia.errors.PayloadError(f"a segment {kind!r} to send has a blob, got {', '.join(data) or 'nothing'}")
 
 
 def _way(kind: str, media_type: str, size: int) -> tuple[str, str]:

@@ -34,6 +34,17 @@ class TestFiles:
             telegram.say(document=gone, caption="see this")
             until(lambda: telegram.texts == ["yours"])
 
+    def test_a_file_by_its_address_is_fetched_through_the_gate_and_an_inner_one_refused(
+        self, telegram: TelegramServer
+    ) -> None:
+        to = lumia.payloads.destination(4, "telegram", "private", "7001")
+        inner = {"segments": [{"type": "image", "data": {"url": "https://127.0.0.1/x.png"}}]}
+        with site(telegram) as running_site:
+            lumia.event.start(to, lumia.Box.any(inner))
+            (letter,) = until(lambda: running_site.bot.dead)
+            assert "a file to be sent can't be had" in letter.error
+            assert (counts(), telegram.sent) == ({"rejected": 1}, [])
+
 
 class TestSending:
     def test_a_long_reply_comes_in_parts_and_a_retry_sends_only_what_is_missing(self, telegram: TelegramServer) -> None:
