@@ -24,6 +24,7 @@ _INLINE = re.compile(
     | !?\[(?P<label>[^\[\]\n]{{1,512}})\]
       \((?P<url>(?:https?|tg|mailto):[^\s()<>]{{1,1024}}(?:\([^\s()<>]{{0,256}}\)[^\s()<>]{{0,512}})?)\)
     | \*\*(?=\S)(?P<strong>.{{1,{_REACH}}}?)(?<=\S)\*\*(?!\*)
+    | (?P<dunder>(?<!\w)__[A-Za-z0-9_]{{1,64}}__(?!\w))
     | (?<!\w)__(?=\S)(?P<strong2>.{{1,{_REACH}}}?)(?<=\S)__(?!\w)
     | ~~(?=\S)(?P<strike>.{{1,{_REACH}}}?)(?<=\S)~~
     | (?<![A-Za-z0-9*])\*(?=[^\s*])(?P<em>.{{1,{_REACH}}}?)(?<=[^\s*])\*(?![A-Za-z0-9*])
@@ -114,8 +115,8 @@ def _inline(writer: Writer, text: str, depth: int) -> None:
 
 
 def _span(writer: Writer, found: re.Match[str], depth: int) -> None:
-    if found["literal"] or found["run"]:
-        writer.write(found["literal"] or found["run"])
+    if plain := found["literal"] or found["run"] or found["dunder"]:  # __init__ is a name, not emphasis
+        writer.write(plain)
     elif found["code"]:
         with writer.styled("code"):
             writer.write(found["code"].strip(" ") or found["code"])

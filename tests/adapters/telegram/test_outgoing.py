@@ -31,7 +31,8 @@ def text(value: str, **more: Any) -> dict[str, Any]:
     "source, shown, entities",
     [
         ("**bold** and *it* `code`", "bold and it code", [("bold", "bold"), ("italic", "it"), ("code", "code")]),
-        ("__bold__ _it_ ~~no~~", "bold it no", [("bold", "bold"), ("italic", "it"), ("strikethrough", "no")]),
+        ("__b old__ _it_ ~~no~~", "b old it no", [("bold", "b old"), ("italic", "it"), ("strikethrough", "no")]),
+        ("__init__ of x", "__init__ of x", []),
         ("***both***", "both", [("bold", "both"), ("italic", "both")]),
         ("# Title\nbody", "Title\nbody", [("bold", "Title")]),
         ("a\n\n```python\nx = **1**\n```\nb", "a\n\nx = **1**\nb", [("pre", "x = **1**")]),
