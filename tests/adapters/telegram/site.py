@@ -42,7 +42,7 @@ def site(telegram: TelegramServer, *handlers: Any, **account: Any) -> Iterator[S
 
 def state(name: str = "main") -> adapters.AccountInfo:
     unseen = adapters.AccountInfo("telegram", name, "telegram", "unseen")
-    return next((one for one in adapters.accounts() if one.account == name), unseen)
+    return next((one for one in adapters.accounts() if (one.adapter, one.account) == ("telegram", name)), unseen)
 
 
 def counts() -> Mapping[str, int]:
