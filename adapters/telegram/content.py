@@ -44,6 +44,11 @@ def service_of(message: Mapping[str, Any]) -> str:
     return next((key for key in message if key not in _HEAD), "")
 
 
+def says_something(message: Mapping[str, Any]) -> bool:
+    """Tell whether there is anything in a message that can be heard or seen."""
+    return any(message.get(key) for key in _TALK)
+
+
 def media_of(message: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the files of a message as `lumia.payloads.Media` has them; ref is the file id for getFile."""
     sizes = message.get("photo")

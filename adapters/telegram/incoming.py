@@ -57,7 +57,7 @@ def _message(
     service = content.service_of(body)
     if service and kind in TALK:
         return _happening(update, "service", account, body["chat"], {"service": service, "message": dict(body)})
-    if _from_bot(body, me):
+    if _from_bot(body, me) or not content.says_something(body):
         return None
     msg = message(body, account, me)
     if kind in TALK:

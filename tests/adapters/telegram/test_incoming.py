@@ -116,6 +116,11 @@ def test_an_ephemeral_message_has_an_id_of_its_own() -> None:
     assert msg_of(update)["message_id"] == "ephemeral-5"
 
 
+def test_a_message_without_content_is_nothing() -> None:
+    bare = {"message_id": 1, "date": 5, "chat": {"id": 7, "type": "private"}, "from": {"id": 7, "is_bot": False}}
+    assert incoming.read({"update_id": 1, "message": bare}, "main", ME) is None
+
+
 @pytest.mark.parametrize("update", [{}, [], None, {"update_id": "1"}, {"update_id": 1, "message": {"chat": {}}}])
 def test_what_telegram_would_never_send_is_named(update: Any) -> None:
     with pytest.raises(PayloadError):
