@@ -57,14 +57,14 @@ class Poller:
     async def _poll(self) -> None:
         if self.me is None:
             self.me = await self._begin()
-        if not self._delay:  # after trouble the first answer to getUpdates tells that it is over
+        if not self._delay:  # after trouble only the first round that goes well tells that it is over
             self._connected(self.me)
         updates = await self._fetch()
-        self._delay = 0.0
-        self._connected(self.me)
         self.me = await identity.known(self.account)  # its owner may have given it another username
         if updates:
             await self._take(updates, self.me)
+        self._delay = 0.0
+        self._connected(self.me)
 
     def _connected(self, me: Me) -> None:
         self._state.connected(f"@{me.username}, polling")

@@ -79,9 +79,8 @@ async def _hooked(account: Account) -> None:
                 return
             except lumia.errors.LumiaError as error:
                 why = f"the webhook can't be set: {error}"
-                (state.refused if isinstance(error, api.ApiError) and error.code in (401, 404) else state.disconnected)(
-                    why
-                )
+                refused = isinstance(error, api.ApiError) and error.code in (401, 404)
+                (state.refused if refused else state.disconnected)(why)
                 _log.error("account %s: %s", account.name, why)
             await asyncio.sleep(delay)
             delay = min(_SLOWEST, delay * 2)
