@@ -21,7 +21,7 @@ from lumia.recording import recorded
 from lumia.store import Store
 
 if TYPE_CHECKING:
-    from lumia import blobs, checks, errors, gateway, mcp, models, payloads, runtime, services, testing
+    from lumia import adapters, blobs, checks, errors, gateway, mcp, models, payloads, runtime, services, testing
 
 __version__ = "0.2.0"
 
@@ -34,6 +34,7 @@ __all__ = [
     "Rate",
     "Retry",
     "__version__",
+    "adapters",
     "annotate",
     "blobs",
     "checks",

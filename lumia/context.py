@@ -26,10 +26,11 @@ if TYPE_CHECKING:
 class StepContext:
     """One step in execution.
 
-    starts and writes wait for the commit; overlay holds the written values for reads of this step; notes go into the
-    step's journal detail; arcs are inline runs to be executed after the commit; effects holds what each key was called
-    with and the wire text of its result ("" while it is unknown); figures sums tokens and cost of the calls made. reads
-    are recorded for replay; in a replay the player answers instead of the world. chance is where its ids come from.
+    starts and writes wait for the commit of a step that did not fail, kept writes for that of one that did. overlay
+    holds the written values for reads of this step; notes go into the step's journal detail; arcs are inline runs
+    to be executed after the commit; effects holds what each key was called with and the wire text of its result (""
+    while it is unknown); figures sums tokens and cost of the calls made. reads are recorded for replay; in a replay
+    the player answers instead of the world. chance is where its ids come from.
     """
 
     runtime: Runtime
@@ -43,6 +44,7 @@ class StepContext:
     reason: str = ""
     starts: list[RunRequest] = field(default_factory=list)
     writes: list[StoreOp] = field(default_factory=list)
+    kept: list[StoreOp] = field(default_factory=list)
     overlay: dict[str, tuple[str, Any]] = field(default_factory=dict)
     notes: dict[str, Any] = field(default_factory=dict)
     arcs: dict[str, Box[Any]] = field(default_factory=dict)

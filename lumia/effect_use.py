@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from lumia.box import Box
 from lumia.compressed import fitted, unpack
 from lumia.context import StepContext
-from lumia.errors import BoxError, EffectError, StaleClaimError
+from lumia.errors import BoxError, EffectError, NotDoneError, StaleClaimError, UnknownSendError
 from lumia.journal import JournalEntry, clean, described
 from lumia.recording import Made, inner
 
@@ -97,7 +97,8 @@ class Use:
         self.step.effects[self.key] = (self._given, wire)
 
     def _held(self) -> EffectError:
-        return EffectError(
+        kind = UnknownSendError if self._kind == "send" else EffectError
+        return kind(
             f"effect {self.key!r} of {self.step.step.handler} in run {self.step.claim.run_id} was begun and its "
             "outcome is unknown; its policy is 'hold', so it is not made again: check the outside world, say what you "
             f"found by `lumia effects settle {self._run} {self._name!r} --done JSON` or `--failed`, and retry the dead "
@@ -128,9 +129,11 @@ class Use:
     def failed(self, error: BaseException) -> tuple[EffectRecord, JournalEntry]:
         """Return what is to be recorded of a call that raised, or whose result could not be recorded.
 
-        A call that was cut off, or must not be made twice, may have worked all the same: its outcome is unknown.
+        A call that was cut off, or must not be made twice, may have worked all the same: its outcome is unknown, unless
+        the error says that it surely had no effect.
         """
-        certain = isinstance(error, Exception) and not isinstance(error, EffectError) and self._policy == "retry"
+        mistake = isinstance(error, Exception) and not isinstance(error, EffectError)
+        certain = isinstance(error, NotDoneError) or (mistake and self._policy == "retry")
         from lumia.redaction import cleaned_error
 
         reason = clean(cleaned_error(described(error), self.step.runtime.redact))

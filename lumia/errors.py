@@ -38,6 +38,11 @@
     │   └── RunTimeoutError        waiting ended before the run did
     ├── StoreError                 a value that can't be stored, or a key used with another type
     ├── EffectError                an effect whose outcome is unknown and must not be repeated
+    │   └── UnknownSendError       a message of which nobody knows whether it arrived
+    ├── NotDoneError               a call to the outside world surely had no effect
+    │   ├── RetryAfterError        the other side says when to come back
+    │   ├── RejectedError          the other side refuses it for good
+    │   └── UnreachableError       the other side was not reached
     ├── SupervisorError        a process of `lumia up` can't be started, reached or stopped
     ├── BlobError
     ├── ExportError            an exported journal is damaged, or can't be written
@@ -211,6 +216,32 @@ class StoreError(LumiaError):
 
 class EffectError(LumiaError):
     """An effect has an unknown outcome and its policy forbids repeating it."""
+
+
+class UnknownSendError(EffectError):
+    """A message was handed to a platform that gave no answer: it may have arrived, so it is not sent again."""
+
+
+class NotDoneError(LumiaError):
+    """A call to the outside world surely had no effect, so it may be made again, also under the policy `hold`."""
+
+
+class RetryAfterError(NotDoneError):
+    """The other side says when to come back: the step does after `wait` seconds, which costs it no try."""
+
+    wait = 1.0
+
+    def __init__(self, message: str, wait: float = 1.0) -> None:
+        super().__init__(message)
+        self.wait = wait
+
+
+class RejectedError(NotDoneError):
+    """The other side refuses the call for good (forbidden, no such chat, content it won't take): never tried again."""
+
+
+class UnreachableError(NotDoneError):
+    """The other side was not reached (no address, connection refused); the step is tried again."""
 
 
 class SupervisorError(LumiaError):

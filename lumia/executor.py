@@ -251,7 +251,7 @@ class Executor:
         outcome = "retry" if decision.action == "retry" else decision.step
         record = StepRecord(step.handler, outcome, reason, ms, claim.attempt)
         children = () if failed else tuple(done.context.starts)
-        box, store = self._wire(claim, done), () if failed else tuple(done.context.writes)
+        box, store = self._wire(claim, done), tuple(done.context.kept if failed else done.context.writes)
         put_off = {NEXT_DELAY: decision.next_delay} if decision.next_delay else {}
         entry = self._entry(claim, step, done, record, outputs(box, children, store) | put_off)
         failures = self._failures(claim, reason) if failed and done.tried else claim.failures

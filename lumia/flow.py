@@ -15,6 +15,7 @@ from lumia.errors import (
     LaneError,
     ModelConfigError,
     PayloadError,
+    RejectedError,
     StoreError,
     ToolPermissionError,
 )
@@ -29,6 +30,7 @@ PERMANENT: tuple[type[BaseException], ...] = (
     PayloadError,
     StoreError,
     ModelConfigError,
+    RejectedError,
     ToolPermissionError,
 )
 """Errors a retry can't mend: they go to the dead letters at once."""

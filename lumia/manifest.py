@@ -25,6 +25,7 @@ from lumia.errors import ManifestError
 MANIFEST_FILE = "manifest.json"
 DEFAULT_SCHEMA_FILE = "config-schema.toml"
 MAX_BYTES = 1024 * 1024
+FIRST_FREE_PID = 100
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 _COMMAND = re.compile(r"[a-z][a-z0-9-]*( [a-z][a-z0-9-]*)*( \*)?")
 _WORD = re.compile(r"[a-z0-9][a-z0-9._-]*")
@@ -125,13 +126,39 @@ class Source(_Strict):
     url: Annotated[str, AfterValidator(_git_url)]
 
 
+class Adapter(_Strict):
+    """What an adapter says of itself (docs/adapters.md).
+
+    platform: its name in messages and destinations. pid: the platform's number. capabilities: what it can do beside
+    receiving. accounts: the setting whose tables are its accounts; an adapter without that setting has one account.
+    """
+
+    platform: Annotated[str, Field(pattern=r"^[a-z0-9_]{1,32}$")]
+    pid: Annotated[int, Field(ge=1, le=999_999_999)]
+    capabilities: Annotated[
+        tuple[Literal["send", "reply", "edit", "delete", "media", "threads", "mentions"], ...], Field(strict=False)
+    ] = ()
+    accounts: str = "accounts"
+
+    @model_validator(mode="after")
+    def _has_its_own_number(self) -> Adapter:
+        from lumia.payloads import PIDS
+
+        wanted = PIDS.get(self.platform)
+        if wanted is not None and self.pid != wanted:
+            raise ValueError(f"platform {self.platform!r} has pid {wanted}, not {self.pid}")
+        if wanted is None and self.pid < FIRST_FREE_PID:
+            raise ValueError(f"pids below {FIRST_FREE_PID} belong to the platforms Lumia ships, got {self.pid}")
+        return self
+
+
 class Manifest(_Strict):
     """The content of a manifest.json (spec §7.2).
 
     name: hyphenated. dependencies: plugin name → version range (PEP 440). provides: services and domains it offers;
     unique: domains it claims alone. Beyond the spec: gateway (it mounts routes or owns sockets, so the gateway loads
-    it), commands (name → one line of help), queues of its own, permissions it asks for, isolation ("process" asks for
-    a worker of its own).
+    it), adapter (it connects a platform), commands (name → one line of help), queues of its own, permissions it asks
+    for, isolation ("process" asks for a worker of its own).
     """
 
     name: PluginName
@@ -148,6 +175,7 @@ class Manifest(_Strict):
     config_schema: Annotated[str, AfterValidator(_inner_path)] | None = None
     closed_source: bool = False
     gateway: bool = False
+    adapter: Adapter | None = None
     commands: dict[Annotated[str, AfterValidator(_command)], str] = Field(default_factory=dict)
     queues: _Names = ()
     permissions: _Names = ()
@@ -253,7 +281,8 @@ def _problem(details: ErrorDetails) -> str:
 
 
 def _unknown(field: str) -> str:
-    model: type[BaseModel] = Source if field.startswith("source.") else Manifest
+    inner: dict[str, type[BaseModel]] = {"source": Source, "adapter": Adapter}
+    model = inner.get(field.partition(".")[0], Manifest) if "." in field else Manifest
     close = difflib.get_close_matches(field.rpartition(".")[2], model.model_fields, n=1)
     meant = f"; did you mean {close[0]!r}?" if close else "; remove it"
     return f"unknown field {field!r}{meant} (keys of your own start with 'x-')"

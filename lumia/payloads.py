@@ -38,7 +38,9 @@ PIDS: Mapping[str, int] = {"console": 1, "webhook": 2, "qq": 3, "telegram": 4, "
 
 SCHEMA_DIR = Path(__file__).with_name("schema")
 _MAX_NAME = 512
-_SEND = "msg.send, dest="
+_DEST = ", dest="
+ACTIONS = ("msg.send", "msg.edit", "msg.delete")
+"""Events that name a destination."""
 _REPLACEMENT = "\ufffd"
 T = TypeVar("T", bound=BaseModel)
 
@@ -123,10 +125,12 @@ class Blob(Payload):
 
 
 class Media(Payload):
-    """A file of a message, by reference. size: bytes."""
+    """A file of a message, by reference. size: bytes. ref: the platform's own id of it. error: why there is no blob."""
 
     kind: Literal["image", "audio", "video", "file"]
     blob: Blob | None = None
+    ref: Annotated[str, Field(max_length=4096)] | None = None
+    error: Text | None = None
     url: Annotated[str, Field(max_length=4096)] | None = None
     name: Text | None = None
     media_type: Annotated[str, Field(max_length=128)] | None = None
@@ -170,6 +174,26 @@ class MsgSend(Payload):
         if self.text is None and not self.segments:
             raise ValueError("a message to send has a text or segments")
         return self
+
+
+class MsgEdit(Payload):
+    """A message of ours gets another text: the content of event `msg.edit, dest=…`."""
+
+    message_id: Id
+    text: Text | None = None
+    segments: list[Segment] | None = None
+
+    @model_validator(mode="after")
+    def _says_something(self) -> MsgEdit:
+        if self.text is None and not self.segments:
+            raise ValueError("an edit has the new text or segments")
+        return self
+
+
+class MsgDelete(Payload):
+    """A message is taken back: the content of event `msg.delete, dest=…`."""
+
+    message_id: Id
 
 
 class Origin(Payload):
@@ -228,6 +252,8 @@ class ReplyPolish(Payload):
 MODELS: Mapping[str, type[Payload]] = {
     "msg": Msg,
     "msg.send": MsgSend,
+    "msg.edit": MsgEdit,
+    "msg.delete": MsgDelete,
     "memory.update": MemoryUpdate,
     "relation.update": RelationUpdate,
     "reply.polish": ReplyPolish,
@@ -328,14 +354,19 @@ def _surrogate(text: str) -> bool:
     return any("\ud800" <= char <= "\udfff" for char in text)
 
 
-def destination(pid: int, platform: str, kind: str, id: str) -> str:
-    """Return the event id that sends to a chat, e.g. `msg.send, dest=3.qq.group-12`; raises `PayloadError`."""
+def destination(pid: int, platform: str, kind: str, id: str, *, action: str = "msg.send") -> str:
+    """Return the event id that sends to a chat, e.g. `msg.send, dest=3.qq.group-12`; raises `PayloadError`.
+
+    action: one of `ACTIONS`.
+    """
+    if action not in ACTIONS:
+        raise PayloadError(f"no destination for {action!r}; an action is one of {', '.join(ACTIONS)}")
     head = f"{pid}.{platform}.{kind}"
     if not _HEAD.fullmatch(head):
         raise PayloadError(
             f"no destination {head!r}: pid is a number, platform is [a-z0-9_]+ and kind is group or private"
         )
-    return f"{_SEND}{head}-{escape_id(id)}"
+    return f"{action}{_DEST}{head}-{escape_id(id)}"
 
 
 def reply_to(msg: Mapping[str, Any], pid: int | None = None) -> str:
@@ -362,14 +393,17 @@ def dedup_key(lane: str, message_id: str) -> str:
 
 
 def parse_destination(id_str: str) -> Destination:
-    """Return the parts of an id that `destination` made.
+    """Return the parts of an id that `destination` made, of whichever action.
 
     Hand-written ids may leave harmless characters unescaped; raises `PayloadError` when the id can't be read one way.
     """
-    head, dash, escaped = id_str.removeprefix(_SEND).partition("-")
+    action, _, rest = id_str.partition(_DEST)
+    head, dash, escaped = rest.partition("-")
     found = _HEAD.fullmatch(head)
-    if not id_str.startswith(_SEND) or not found or not dash or not escaped:
-        raise PayloadError(f"{id_str!r} is no destination; expected {_SEND}<pid>.<platform>.<group|private>-<id>")
+    if action not in ACTIONS or not found or not dash or not escaped:
+        raise PayloadError(
+            f"{id_str!r} is no destination; expected {ACTIONS[0]}{_DEST}<pid>.<platform>.<group|private>-<id>"
+        )
     if _STRAY.search(escaped) or _surrogate(escaped):
         raise PayloadError(f"{id_str!r}: a '-' or '%' inside a chat id is escaped; use lumia.payloads.destination(…)")
     try:

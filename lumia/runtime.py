@@ -27,6 +27,7 @@ from lumia.system import Clock, RealClock
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
 
+    from lumia.adapters.states import Board
     from lumia.blobs import Blobs
     from lumia.box import Box
     from lumia.config import ConfigStore
@@ -86,8 +87,9 @@ class Table:
 class Runtime:
     """One bot in one process.
 
-    worker: this process's name in claims and the journal. draining: it takes no more runs than it has. player: gives,
-    in a replay, what answers the steps of a claim instead of the world; None for a claim lets them use it.
+    worker: this process's name in claims and the journal. board: how the accounts of adapters fare here. draining:
+    it takes no more runs than it has. player: gives, in a replay, what answers the steps of a claim instead of the
+    world; None for a claim lets them use it.
     """
 
     root: Path
@@ -108,6 +110,7 @@ class Runtime:
     tool_servers: Mapping[str, ToolServer] = field(default_factory=dict)
     draining: bool = False
     player: Callable[[Claim], Source | None] | None = None
+    board: Board | None = None
     _table: Table | None = None
     _loop: AsyncLoop | None = None
     _beside: ThreadPoolExecutor | None = None
@@ -214,6 +217,8 @@ class Runtime:
         self.deactivate()
         with ExitStack() as last:
             last.callback(self.transport.close)
+            if self.board is not None:
+                last.callback(self.board.close)
             if self._beside is not None:
                 last.callback(self._beside.shutdown)
             if self._loop is not None:

@@ -24,7 +24,8 @@ MAX_COUNT = 2**63 - 1
 MIN_TTL = 0.001
 
 
-def _json(value: Any, where: str) -> str:
+def as_json(value: Any, where: str) -> str:
+    """Return a value as the store keeps it; raises `StoreError` naming `where` for what is no JSON value."""
     try:
         text = json.dumps(value, separators=(",", ":"), allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
@@ -71,7 +72,7 @@ class Store:
     def set(self, key: str, value: Any, *, scope: str = "", ttl: float | None = None) -> None:
         """Set `key`; ttl: seconds until it is forgotten."""
         name = self._name(key, scope)
-        text = _json(value, f"store key {key!r}")
+        text = as_json(value, f"store key {key!r}")
         self._write(_op("set", name, text, ttl=_ttl(ttl, key)), ("value", text))
 
     def delete(self, key: str, *, scope: str = "") -> None:
@@ -110,7 +111,7 @@ class Store:
     def append(self, key: str, value: Any, *, scope: str = "", keep: int = 200, ttl: float | None = None) -> None:
         """Append to a list that keeps its newest `keep` items; ttl (seconds) counts from now for the whole list."""
         name = self._name(key, scope)
-        text = _json(value, f"store key {key!r}")
+        text = as_json(value, f"store key {key!r}")
         if not _whole(keep) or keep < 1:
             raise StoreError(f"store key {key!r}: keep is a whole number from 1 up, got {keep!r}")
         op = _op("append", name, text, ttl=_ttl(ttl, key), keep=keep)
@@ -126,7 +127,7 @@ class Store:
         """Set one field of a mapping; ttl (seconds) counts from now for the whole mapping."""
         name, where = self._name(key, scope), f"store key {key!r}, field {field!r}"
         _check_field(field, where)
-        text = _json(value, where)
+        text = as_json(value, where)
         fields = self._read_as("hash", name, key) or {}
         self._write(_op("put", name, text, field=field, ttl=_ttl(ttl, key)), ("hash", {**fields, field: text}))
 
@@ -145,7 +146,7 @@ class Store:
                 f"store of plugin {plugin!r}, key {key!r}, scope {scope!r}: each is text without NUL or lone "
                 "surrogates, and only the scope may be empty"
             )
-        return "/".join(part.replace("%", "%25").replace("/", "%2F") for part in (plugin, scope, key))
+        return stored_name(plugin, scope, key)
 
     def _appended(self, name: str, key: str) -> _Appended:
         """Return what this step has appended to a list so far; only the type of what is stored is looked at."""
@@ -179,6 +180,11 @@ class Store:
             return
         step.writes.append(op)
         step.overlay[op.key] = seen
+
+
+def stored_name(plugin: str, scope: str, key: str) -> str:
+    """Return the name under which a transport knows a key."""
+    return "/".join(part.replace("%", "%25").replace("/", "%2F") for part in (plugin, scope, key))
 
 
 def _stored(step: StepContext | None, name: str, last: int | None) -> tuple[str, Any]:

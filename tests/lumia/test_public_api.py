@@ -15,9 +15,9 @@ import pytest
 import lumia
 
 NAMES = [
-    "Box", "LumiaError", "Rate", "Retry", "__version__", "annotate", "blobs", "checks", "command", "config", "context",
-    "cron", "effect", "errors", "event", "gateway", "lanes", "limit", "mcp", "models", "payloads", "pipe", "recorded",
-    "runs", "runtime", "services", "store", "system", "testing", "utils", "web",
+    "Box", "LumiaError", "Rate", "Retry", "__version__", "adapters", "annotate", "blobs", "checks", "command", "config",
+    "context", "cron", "effect", "errors", "event", "gateway", "lanes", "limit", "mcp", "models", "payloads", "pipe",
+    "recorded", "runs", "runtime", "services", "store", "system", "testing", "utils", "web",
 ]  # fmt: skip
 
 START = (
@@ -25,6 +25,19 @@ START = (
 )
 CALLS = {
     "Box.any": "value, *, meta, destructor",
+    "adapters.accept": "adapter, msg, raw",
+    "adapters.account": "adapter, name, *, platform",
+    "adapters.accounts": "",
+    "adapters.check": "fn",
+    "adapters.delete": "src, message_id, *, account",
+    "adapters.delivering": "content, policy",
+    "adapters.dispatch": "adapter, src, content, *, event, account, queue",
+    "adapters.edit": "src, message_id, content, *, account",
+    "adapters.parts": "text, limit, measure",
+    "adapters.queue": "adapter, account",
+    "adapters.receipts.answers": "platform, account, chat, message_id",
+    "adapters.receipts.sent": "platform, account, chat, message_id",
+    "adapters.submit": "adapter, msg, raw",
     "annotate": "**notes",
     "blobs.get": "ref",
     "blobs.open": "ref",
@@ -50,7 +63,7 @@ CALLS = {
     "lanes.waiting": "last, *, first",
     "limit": "name, rate",
     "mcp.tool": "server, name, *, description, timeout",
-    "payloads.destination": "pid, platform, kind, id",
+    "payloads.destination": "pid, platform, kind, id, *, action",
     "payloads.parse_destination": "id_str",
     "payloads.text_of": "value",
     "pipe.on": "id, priv, *, queue, retry, timeout, hard",

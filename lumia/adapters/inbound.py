@@ -1,0 +1,69 @@
+"""How a message of a platform becomes a run: one atomic start, after which the platform may be answered."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from lumia import runtime
+from lumia.adapters.states import heard
+from lumia.box import Box
+from lumia.bus import event, pipe
+from lumia.payloads import dedup_key, lane
+
+MSG = "msg"
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """What is started for a message. flow: pipe or event. also: the raw twin, if there is one."""
+
+    flow: str
+    id: str
+    content: Box[Any]
+    key: str
+    dedup: str
+    also: tuple[tuple[str, Box[Any]], ...] = ()
+
+
+def accept(adapter: str, msg: dict[str, Any], raw: Any = None) -> str:
+    """Accept a message and return its run id; the same message again gives the same run (spec §6.2).
+
+    msg: what `lumia.payloads.message` returned. raw: what the platform sent, JSON values; it becomes event
+    `msg.<platform>` in the same script. A message with files that nobody has fetched yet starts event
+    `msg.media.<platform>` where somebody consumes that, and pipeline `msg` follows once they are here.
+
+    Raises what `lumia.pipe.start` raises. The platform may be told that its message arrived only after this returned.
+    """
+    arrival = arrived(msg, raw)
+    flow = pipe if arrival.flow == "pipe" else event
+    run_id = flow.start(arrival.id, arrival.content, key=arrival.key, dedup=arrival.dedup, also=arrival.also)
+    heard(adapter, msg["account"])
+    return run_id
+
+
+async def submit(adapter: str, msg: dict[str, Any], raw: Any = None) -> str:
+    """Do what `accept` does, from a route or a socket of the gateway; also raises `lumia.gateway.BusyError`."""
+    from lumia import gateway
+
+    return await gateway.call(accept, adapter, msg, raw)
+
+
+def arrived(msg: dict[str, Any], raw: Any = None) -> Arrival:
+    """Return what is to be started for a message."""
+    platform, account, chat = msg["platform"], msg["account"], msg["chat"]
+    meta = {"account": account, "chat": chat}
+    if msg.get("thread") is not None:
+        meta["thread"] = msg["thread"]
+    key = lane(platform, account, chat["kind"], chat["id"])
+    flow, id = _first(msg, platform)
+    also = () if raw is None else ((f"{MSG}.{platform}", Box.any(raw, meta={"account": account})),)
+    return Arrival(flow, id, Box.any(msg, meta=meta), key, dedup_key(key, msg["message_id"]), also)
+
+
+def _first(msg: dict[str, Any], platform: str) -> tuple[str, str]:
+    waiting = any(item.get("blob") is None and not item.get("error") for item in msg.get("media", ()))
+    fetching = f"{MSG}.media.{platform}"
+    if waiting and runtime.current().routes.plan("event", fetching).steps:
+        return "event", fetching
+    return "pipe", MSG
