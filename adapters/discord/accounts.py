@@ -91,7 +91,9 @@ def problems() -> list[Problem]:
 
 def commands() -> list[dict[str, Any]]:
     """Return the slash commands as Discord registers them."""
-    return [_command(name, entry) for name, entry in _tables("commands").items() if not list(_wrong_command(name, entry))]
+    return [
+        _command(name, entry) for name, entry in _tables("commands").items() if not list(_wrong_command(name, entry))
+    ]
 
 
 def _account(name: str, entry: Mapping[str, Any]) -> Account:
@@ -137,7 +139,9 @@ def _wrong(name: str, entry: Mapping[str, Any]) -> Iterator[Problem]:
         yield Problem(name, f"{where} token holds spaces or other characters no token has", "paste the token again")
     if account.public_key and not _KEY.fullmatch(account.public_key):
         yield Problem(
-            name, f"{where} public_key is no key of 64 hex digits", "copy it from your application's General Information"
+            name,
+            f"{where} public_key is no key of 64 hex digits",
+            "copy it from your application's General Information",
         )
     if account.public_key and not account.token and not account.application_id:
         yield Problem(name, f"{where} has no application_id", "copy it from your application's General Information")
@@ -163,12 +167,16 @@ def _address(text: str, schemes: tuple[str, ...]) -> bool:
 def _wrong_command(name: str, entry: Mapping[str, Any]) -> Iterator[Problem]:
     where = f"config/discord.toml: [commands.{name}]"
     if not _COMMAND.fullmatch(name) or name != name.lower():
-        yield Problem("", f"{where} is not registered", "a command's name is 1 to 32 letters, digits, - or _, in lower case")
+        yield Problem(
+            "", f"{where} is not registered", "a command's name is 1 to 32 letters, digits, - or _, in lower case"
+        )
     if not 1 <= len(str(entry.get("description", ""))) <= 100:
         yield Problem("", f"{where} is not registered", "give it a description of 1 to 100 characters")
     option = str(entry.get("option", ""))
     if option and (not _COMMAND.fullmatch(option) or option != option.lower()):
-        yield Problem("", f"{where} is not registered", "an option's name is 1 to 32 letters, digits, - or _, in lower case")
+        yield Problem(
+            "", f"{where} is not registered", "an option's name is 1 to 32 letters, digits, - or _, in lower case"
+        )
 
 
 def _command(name: str, entry: Mapping[str, Any]) -> dict[str, Any]:

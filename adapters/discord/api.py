@@ -110,9 +110,7 @@ def ask(
     limits = shared.limits(account)
     if bearer and (not account.token or shared.is_dead(account)):
         why = "was refused by Discord before" if account.token else "is missing"
-        raise RefusedError(
-            f"the token of [accounts.{account.name}] in config/discord.toml {why}; paste a new one", 401
-        )
+        raise RefusedError(f"the token of [accounts.{account.name}] in config/discord.toml {why}; paste a new one", 401)
     wait = limits.take(route)
     if wait > 0:
         raise RetryAfterError(f"Discord's limit of {route.template} is used up", wait=wait)

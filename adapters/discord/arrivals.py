@@ -31,7 +31,7 @@ async def interaction(account: Account, data: Mapping[str, Any]) -> str:
 
 
 async def until_stored(store: Callable[[], Awaitable[T]], what: str) -> T | None:
-    """Return what `store()` gives, tried until the broker takes it; None for what can never be taken, which is logged."""
+    """Return what `store()` gives, tried until the broker takes it; None, and a log line, for what never can be."""
     pause, since, told = _PAUSES[0], lumia.system.monotonic(), False
     while True:
         try:

@@ -33,7 +33,9 @@ class Starts:
         self._concurrency = max(1, int(limit.get("max_concurrency", 1)))
         if int(limit.get("remaining", 1)) < 1:
             wait = float(limit.get("reset_after", 60000)) / 1000
-            raise RetryAfterError(f"no session may be started for {wait:.0f} s: Discord's limit of today is used up", wait)
+            raise RetryAfterError(
+                f"no session may be started for {wait:.0f} s: Discord's limit of today is used up", wait
+            )
         return self._account.gateway_url or str(found["url"])
 
     async def turn(self, shard: int) -> None:

@@ -143,7 +143,10 @@ def _segments(data: Mapping[str, Any], names: markup.Names, media: Sequence[Mapp
         origin = {key: str(reference[key]) for key in ("message_id", "channel_id", "guild_id") if reference.get(key)}
         parts.append({"type": "discord.forward", "data": origin})
         parts += markup.segments(str(snapshot.get("content") or ""), markup.Names(channels=names.channels))
-    stickers = [*data.get("sticker_items", ()), *(item for shot in _snapshots(data) for item in shot.get("sticker_items", ()))]
+    stickers = [
+        *data.get("sticker_items", ()),
+        *(item for shot in _snapshots(data) for item in shot.get("sticker_items", ())),
+    ]
     parts += [{"type": "discord.sticker", "data": dict(sticker)} for sticker in stickers]
     if data.get("poll"):
         parts.append({"type": "discord.poll", "data": _poll(data["poll"])})

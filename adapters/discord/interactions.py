@@ -22,10 +22,10 @@ from .guilds import THREADS
 from .incoming import born, display_name
 
 PING, COMMAND, COMPONENT, AUTOCOMPLETE, FORM = 1, 2, 3, 4, 5
-PONG = {"type": 1}
-DEFERRED = {"type": 5}
-NO_CHOICES = {"type": 8, "data": {"choices": []}}
-UNKNOWN = {"type": 4, "data": {"content": "This bot can't do anything with that.", "flags": 1 << 6}}
+PONG: dict[str, Any] = {"type": 1}
+DEFERRED: dict[str, Any] = {"type": 5}
+NO_CHOICES: dict[str, Any] = {"type": 8, "data": {"choices": []}}
+UNKNOWN: dict[str, Any] = {"type": 4, "data": {"content": "This bot can't do anything with that.", "flags": 1 << 6}}
 VALID = 15 * 60.0
 _MARGIN = 30.0
 """Seconds before a token's end from which on it is not used any more."""
@@ -53,7 +53,13 @@ def _key(public_key: str) -> Ed25519PublicKey:
 
 def answer(data: Mapping[str, Any]) -> dict[str, Any]:
     """Return what to answer an interaction with, once it is accepted where it is `talk`."""
-    known = {PING: PONG, COMMAND: DEFERRED, COMPONENT: DEFERRED, AUTOCOMPLETE: NO_CHOICES, FORM: DEFERRED}
+    known: dict[int, dict[str, Any]] = {
+        PING: PONG,
+        COMMAND: DEFERRED,
+        COMPONENT: DEFERRED,
+        AUTOCOMPLETE: NO_CHOICES,
+        FORM: DEFERRED,
+    }
     kind = data.get("type")
     return known.get(kind, UNKNOWN) if isinstance(kind, int) else UNKNOWN
 
@@ -162,7 +168,13 @@ def is_answered(account: str, message_id: str) -> bool:
 
 
 def respond(
-    name: str, message_id: str, n: int, kind: str, chat: str, body: Mapping[str, Any], files: Sequence[Mapping[str, Any]]
+    name: str,
+    message_id: str,
+    n: int,
+    kind: str,
+    chat: str,
+    body: Mapping[str, Any],
+    files: Sequence[Mapping[str, Any]],
 ) -> dict[str, str]:
     """Send one message as an answer to an interaction; when its time is over, as an ordinary message.
 
@@ -202,5 +214,3 @@ def _answered(
 def acknowledge(account: Account, data: Mapping[str, Any]) -> None:
     """Answer an interaction that came by the Gateway, once it is accepted; a second answer is refused and harmless."""
     ask(account, "POST", f"/interactions/{data['id']}/{data['token']}/callback", answer(data), bearer=False)
-
-

@@ -1,7 +1,7 @@
 """Discord's rate limits as its answers tell them, per bucket and top-level resource (topics/rate-limits.mdx).
 
-The state is this process's own: a chat's sends run one after the other in the chat's lane, so a channel's bucket is used
-by one process at a time; others learn from their first answer or, at worst, from one 429.
+The state is this process's own: a chat's sends run one after the other in the chat's lane, so a channel's bucket is
+used by one process at a time; others learn from their first answer or, at worst, from one 429.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import lumia
 
 INVALID_WINDOW = 600.0
 INVALID_MOST = 2000
-"""Answers 401, 403 and 429 within ten minutes after which this process asks no more: a fifth of what gets an IP banned."""
+"""Answers 401, 403 and 429 in ten minutes after which this process asks no more: a fifth of what gets an IP banned."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,10 @@ class Limits:
 
     def _learn_bucket(self, route: Route, headers: Mapping[str, str], now: float) -> None:
         name = headers.get("x-ratelimit-bucket", "")
-        remaining, after = _number(headers.get("x-ratelimit-remaining")), _number(headers.get("x-ratelimit-reset-after"))
+        remaining, after = (
+            _number(headers.get("x-ratelimit-remaining")),
+            _number(headers.get("x-ratelimit-reset-after")),
+        )
         if name:
             self._named[route.template] = name
         if remaining is None or after is None:

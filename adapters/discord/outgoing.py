@@ -101,7 +101,7 @@ def _split(block: Draft) -> list[Draft]:
 
 
 def body(draft: Draft, allowed: Mapping[str, Any], *, nonce: str = "", reply_to: str = "") -> dict[str, Any]:
-    """Return the JSON of one message. nonce: Discord takes a message of this nonce once; reply_to: the one it quotes."""
+    """Return the JSON of one message. nonce: Discord takes a message with it once; reply_to: the message it quotes."""
     made: dict[str, Any] = {"allowed_mentions": dict(allowed)}
     if draft.content.strip():
         made["content"] = draft.content

@@ -28,7 +28,9 @@ def account_of(name: str) -> Account:
     return found
 
 
-def post(name: str, kind: str, chat: str, body: Mapping[str, Any], files: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+def post(
+    name: str, kind: str, chat: str, body: Mapping[str, Any], files: Sequence[Mapping[str, Any]]
+) -> dict[str, str]:
     """Send one message to a channel, or to a person when `chat` of a private one is a user's id."""
     account = account_of(name)
     uploads = [upload(file) for file in files]

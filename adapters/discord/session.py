@@ -32,7 +32,7 @@ class Progress:
         """Note that what a number carried is stored."""
         if seq in self._open:
             self._open[seq] = True
-        while self._open and next(iter(self._open.values())):
+        while self._open and self._open[next(iter(self._open))]:
             self.committed, _ = self._open.popitem(last=False)
 
     @property

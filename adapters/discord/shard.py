@@ -41,9 +41,7 @@ class RefusedError(Exception):
 class Shard:
     """Runs one shard. told: called with (shard, connected, detail) as its state changes."""
 
-    def __init__(
-        self, account: Account, index: int, starts: Starts, told: Callable[[int, bool, str], None]
-    ) -> None:
+    def __init__(self, account: Account, index: int, starts: Starts, told: Callable[[int, bool, str], None]) -> None:
         self._account, self._index, self._starts, self._told = account, index, starts, told
         self._session = Session()
         self._acked = True
@@ -136,7 +134,9 @@ class Shard:
     async def _begin(self, wire: Wire) -> None:
         token, session = self._account.token, self._session
         if session.id:
-            await wire.send(RESUMING, {"token": token, "session_id": session.id, "seq": session.progress.committed or 0})
+            await wire.send(
+                RESUMING, {"token": token, "session_id": session.id, "seq": session.progress.committed or 0}
+            )
             return
         await self._starts.turn(self._index)
         await wire.send(IDENTIFYING, self._starts.identify(self._index))
@@ -213,5 +213,3 @@ class Shard:
         if self._session.id and now != self._saved:
             await gateway.call(self._session.save, self._account, self._index)
             self._saved = now
-
-
