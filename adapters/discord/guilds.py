@@ -76,9 +76,9 @@ class Guild:
         """Return the names of channels and threads by id."""
         return {id: name for id, (name, _) in self.channels.items()}
 
-    def role_name(self, id: str) -> str:
-        """Return a role's name, "" when it is not known."""
-        return str(self.roles[id][0]).lstrip("@") if id in self.roles else ""
+    def role_names(self) -> dict[str, str]:
+        """Return the names of roles by id."""
+        return {id: str(name).lstrip("@") for id, (name, _) in self.roles.items()}
 
     def rank(self, user: str, roles: list[str]) -> str:
         """Return what a member is here: owner, admin or member."""

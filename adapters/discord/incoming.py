@@ -106,12 +106,12 @@ def _called(user: Mapping[str, Any]) -> str:
 
 
 def _names(data: Mapping[str, Any], guild: Guild | None) -> markup.Names:
-    roles = [str(id) for id in data.get("mention_roles", ())]
+    roles = {str(id): "" for id in data.get("mention_roles", ())}
     channels = guild.channel_names() if guild is not None else {}
     named = {str(channel["id"]): str(channel.get("name", "")) for channel in data.get("mention_channels", ())}
     return markup.Names(
         users={str(user["id"]): _called(user) for user in data.get("mentions", ())},
-        roles={id: guild.role_name(id) if guild is not None else "" for id in roles},
+        roles={**roles, **(guild.role_names() if guild is not None else {})},
         channels={**channels, **named},
         everyone=bool(data.get("mention_everyone")),
     )
@@ -168,7 +168,7 @@ def _attachments(data: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 def _file(item: Mapping[str, Any]) -> dict[str, Any]:
     name, given = str(item.get("filename") or ""), str(item.get("content_type") or "")
-    found: dict[str, Any] = {"kind": _kind(name, given)}
+    found: dict[str, Any] = {"kind": _kind(name, given), "ref": str(item.get("id") or "") or None}
     if isinstance(item.get("url"), str) and len(item["url"]) <= 4096:
         found["url"] = item["url"]
     if name:

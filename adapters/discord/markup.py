@@ -30,7 +30,7 @@ _IS_ID = re.compile(_ID)
 class Names:
     """Who and what a message names, by id. everyone: Discord says that @everyone or @here did ping.
 
-    users, roles: those that the message mentions, and no others; channels: all that are known.
+    users: those that the message mentions, and no others; roles, channels: all that are known.
     """
 
     users: Mapping[str, str] = field(default_factory=dict)
@@ -87,8 +87,13 @@ def _named(type: str, id: str, known: Mapping[str, str]) -> Segment | None:
 
 
 def text_of(parts: Sequence[Segment]) -> str:
-    """Return segments as a person reads them: @names, #channels, :emoji:."""
-    return "".join(_read(part["type"], part["data"], part) for part in parts)
+    """Return segments as a person reads them: @names, #channels, :emoji:, [image]."""
+    text = ""
+    for part in parts:
+        read = _read(part["type"], part["data"], part)
+        apart = read.startswith("[") and part["type"] != "text" and text and not text[-1].isspace()
+        text += f" {read}" if apart else read
+    return text
 
 
 def _read(type: str, data: Mapping[str, Any], whole: Segment) -> str:

@@ -335,7 +335,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
             return None
         data = b"" if told is None else told if isinstance(told, bytes) else json.dumps(told).encode()
-        return self._send(status, data, {"Content-Type": "application/json", "Via": "1.1 google", **more})
+        named = {"Content-Type": "application/json"} if data else {}
+        return self._send(status, data, {**named, "Via": "1.1 google", **more})
 
     def _send(self, status: int, data: bytes, headers: dict[str, str]) -> None:
         try:
