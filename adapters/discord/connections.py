@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import lumia
 from lumia import gateway
-from lumia.errors import LumiaError
+from lumia.errors import LeaseLostError, LumiaError
 
 from . import accounts, rest
 from .accounts import NAME, Account
@@ -63,8 +63,11 @@ async def _forever(account: Account) -> None:
     pause = 1.0
     while True:
         try:
-            async with lumia.adapters.owning(f"{NAME}/{account.name}"):
-                await _serve(account)
+            async with lumia.adapters.owning(f"{NAME}/{account.name}") as owned:
+                await _serve(account, owned)
+        except LeaseLostError:
+            lumia.adapters.account(NAME, account.name).disconnected("another gateway may have it by now")
+            pause = 1.0
         except Exception:
             _log.exception("account %s: its connection failed and is begun again in %g s", account.name, pause)
             lumia.adapters.account(NAME, account.name).disconnected("an error of this adapter, see the gateway's log")
@@ -72,7 +75,7 @@ async def _forever(account: Account) -> None:
         pause = min(60.0, pause * 2)
 
 
-async def _serve(account: Account) -> None:
+async def _serve(account: Account, owned: lumia.adapters.Owned) -> None:
     state = lumia.adapters.account(NAME, account.name)
     state.connecting()
     starts = Starts(account)
@@ -81,7 +84,7 @@ async def _serve(account: Account) -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(_register(account))
             for index in range(account.shards):
-                group.create_task(Shard(account, index, starts, told).run())
+                group.create_task(Shard(account, index, starts, told, owned.lost).run())
     except* RefusedError as refused:
         why = str(refused.exceptions[0])
         _log.error("account %s is not connected until its settings change: %s", account.name, why)

@@ -37,11 +37,18 @@ def send(out: lumia.adapters.Outgoing, wanted: outgoing.Letter) -> None:
     by_token = interactions.is_interaction(wanted.reply_to)
     for n, draft in enumerate(wanted.drafts):
         quoted = wanted.reply_to if n == 0 and not by_token else ""
-        body = outgoing.body(draft, wanted.allowed, nonce=out.nonce(n), reply_to=quoted)
+        files = [_file(at, segment) for at, segment in draft.media]
+        names = [file["name"] for file in files]
+        body = outgoing.body(draft, wanted.allowed, files=names, nonce=out.nonce(n), reply_to=quoted)
         if by_token:
-            out.part(n, interactions.respond, out.account, wanted.reply_to, n, out.kind, out.chat, body, draft.files)
+            out.part(n, interactions.respond, out.account, wanted.reply_to, n, out.kind, out.chat, body, files)
         else:
-            out.part(n, rest.post, out.account, out.kind, out.chat, body, draft.files)
+            out.part(n, rest.post, out.account, out.kind, out.chat, body, files)
+
+
+def _file(n: int, segment: Mapping[str, Any]) -> dict[str, Any]:
+    file = lumia.media.outgoing(segment, n)
+    return {"name": file.name, "media_type": file.media_type, "blob": dict(file.blob)}
 
 
 def edit(out: lumia.adapters.Outgoing) -> None:

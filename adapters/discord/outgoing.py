@@ -12,22 +12,22 @@ from . import markup
 
 MOST_CHARACTERS = 2000
 MOST_FILES = 10
-_MEDIA = ("image", "audio", "video", "file")
+MOST_STICKERS = 3
+_FILES = ("image", "audio", "video", "file")
 
 
 @dataclass
 class Draft:
-    """One message to Discord. files: blobs, each {digest, size, media_type, name}; pictures: addresses of images."""
+    """One message to Discord. media: its files, as (number of the segment, segment)."""
 
     content: str = ""
-    files: list[dict[str, Any]] = field(default_factory=list)
-    pictures: list[str] = field(default_factory=list)
+    media: list[tuple[int, Mapping[str, Any]]] = field(default_factory=list)
     stickers: list[str] = field(default_factory=list)
 
     @property
     def empty(self) -> bool:
         """Tell whether Discord would refuse it: there must be something in it."""
-        return not (self.content.strip() or self.files or self.pictures or self.stickers)
+        return not (self.content.strip() or self.media or self.stickers)
 
 
 @dataclass(frozen=True)
@@ -47,70 +47,47 @@ def utf16(text: str) -> int:
 def write(segments: Iterable[Mapping[str, Any]], reply_to: str = "") -> Letter:
     """Return the letter that segments make. A file after text goes with it; text after a file begins a new message."""
     allowed = markup.Allowed()
-    blocks: list[Draft] = []
-    block = Draft()
-    for segment in segments:
-        text = markup.content(segment, allowed)
+    blocks = [Draft()]
+    for n, segment in enumerate(segments):
+        data = segment.get("data") or {}
         if segment.get("type") == "reply":
-            reply_to = reply_to or str((segment.get("data") or {}).get("id", ""))
-            continue
-        if text is not None:
-            if block.files or block.pictures or block.stickers:
-                blocks.append(block)
-                block = Draft()
-            block.content += text
-        elif not _attach(block, segment):
-            block.content += lumia.payloads.text_of({"segments": [segment]})
-    blocks.append(block)
+            reply_to = reply_to or str(data.get("id", ""))
+        elif segment.get("type") in _FILES:
+            blocks[-1].media.append((n, segment))
+        elif segment.get("type") == "discord.sticker" and data.get("id"):
+            blocks[-1].stickers.append(str(data["id"]))
+        else:
+            if blocks[-1].media or blocks[-1].stickers:
+                blocks.append(Draft())
+            text = markup.content(segment, allowed)
+            blocks[-1].content += lumia.payloads.text_of({"segments": [segment]}) if text is None else text
     drafts = [draft for block in blocks for draft in _split(block) if not draft.empty]
     return Letter(tuple(drafts), allowed.as_dict(), reply_to)
-
-
-def _attach(block: Draft, segment: Mapping[str, Any]) -> bool:
-    kind, data = str(segment.get("type", "")), segment.get("data") or {}
-    if kind == "discord.sticker" and data.get("id"):
-        block.stickers.append(str(data["id"]))
-        return True
-    blob, url = data.get("blob"), data.get("url")
-    if kind in _MEDIA and isinstance(blob, Mapping):
-        block.files.append({**blob, "name": str(data.get("name") or _named(kind, str(blob.get("media_type", ""))))})
-        return True
-    if kind == "image" and isinstance(url, str):
-        block.pictures.append(url)
-        return True
-    if kind in _MEDIA and isinstance(url, str):
-        block.content = f"{block.content}\n{url}".strip()
-        return True
-    return False
-
-
-def _named(kind: str, media_type: str) -> str:
-    ending = media_type.partition(";")[0].rpartition("/")[2].replace("jpeg", "jpg").replace("mpeg", "mp3")
-    return f"{kind}.{ending}" if ending.isalnum() else kind
 
 
 def _split(block: Draft) -> list[Draft]:
     texts = lumia.adapters.parts(block.content, MOST_CHARACTERS, utf16) if block.content.strip() else [""]
     drafts = [Draft(text) for text in texts]
-    drafts[-1].files, drafts[-1].pictures = block.files[:MOST_FILES], block.pictures[:MOST_FILES]
-    drafts[-1].stickers = block.stickers[:3]
-    for at in range(MOST_FILES, max(len(block.files), len(block.pictures)), MOST_FILES):
-        end = at + MOST_FILES
-        drafts.append(Draft(files=block.files[at:end], pictures=block.pictures[at:end]))
-    return drafts
+    drafts[-1].stickers = block.stickers[:MOST_STICKERS]
+    drafts[-1].media = block.media[:MOST_FILES]
+    rest = range(MOST_FILES, len(block.media), MOST_FILES)
+    return drafts + [Draft(media=block.media[at : at + MOST_FILES]) for at in rest]
 
 
-def body(draft: Draft, allowed: Mapping[str, Any], *, nonce: str = "", reply_to: str = "") -> dict[str, Any]:
-    """Return the JSON of one message. nonce: Discord takes a message with it once; reply_to: the message it quotes."""
+def body(
+    draft: Draft, allowed: Mapping[str, Any], *, files: Sequence[str] = (), nonce: str = "", reply_to: str = ""
+) -> dict[str, Any]:
+    """Return the JSON of one message.
+
+    files: the names of what is uploaded with it. nonce: Discord takes a message with it once. reply_to: what it quotes.
+    """
     made: dict[str, Any] = {"allowed_mentions": dict(allowed)}
     if draft.content.strip():
         made["content"] = draft.content
-    if draft.pictures:
-        made["embeds"] = [{"image": {"url": url}} for url in draft.pictures]
     if draft.stickers:
         made["sticker_ids"] = list(draft.stickers)
-    if draft.files:
-        made["attachments"] = [{"id": n, "filename": file["name"]} for n, file in enumerate(draft.files)]
+    if files:
+        made["attachments"] = [{"id": n, "filename": name} for n, name in enumerate(files)]
     if nonce:
         made |= {"nonce": nonce, "enforce_nonce": True}
     if reply_to:
@@ -121,7 +98,7 @@ def body(draft: Draft, allowed: Mapping[str, Any], *, nonce: str = "", reply_to:
 def edited(segments: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the JSON of an edit; raises `lumia.errors.RejectedError` for what one message can't hold."""
     letter = write(segments)
-    if len(letter.drafts) != 1 or letter.drafts[0].files:
+    if len(letter.drafts) != 1 or letter.drafts[0].media:
         raise lumia.errors.RejectedError(
             f"an edited message of Discord has 1 to {MOST_CHARACTERS} characters and no new files; send a new message"
         )

@@ -7,7 +7,7 @@ from typing import Any
 
 import lumia
 
-from . import accounts, asking, connections, delivery, interactions
+from . import accounts, asking, connections, delivery, interactions, rest
 from .accounts import NAME
 from .api import shared
 from .web import receive
@@ -65,6 +65,12 @@ def edit_of(src: str, content: lumia.Box[Any]) -> None:
 def delete_of(src: str, content: lumia.Box[Any]) -> None:
     """Hand a deletion on to its chat's lane."""
     lumia.adapters.dispatch(NAME, src, content, account=accounts.default_name())
+
+
+@lumia.event.consumer("msg.media.discord", queue="media", retry=lumia.media.RETRY)
+def fetch(content: lumia.Box[Any]) -> None:
+    """Fetch a message's files before it goes on: their addresses are signed and expire."""
+    lumia.media.receive(content, rest.locate)
 
 
 @lumia.event.consumer("discord.send", retry=lumia.adapters.RETRY)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
+from urllib.parse import urlsplit
 
 import lumia
-from lumia.errors import BlobError, PayloadError, RejectedError
+from lumia.errors import PayloadError, RejectedError
 
 from . import accounts
 from .accounts import NAME, Account
@@ -84,13 +85,16 @@ def _known_channel(account: Account, chat: str) -> str:
     return str(lumia.store.of(NAME).get(f"dm:{chat}", chat, scope=account.name))
 
 
+def locate(item: Mapping[str, Any], msg: Mapping[str, Any]) -> lumia.media.Place:
+    """Return where a file of a message is: Discord's own servers, or where the settings say its API is."""
+    account = accounts.find(str(msg["account"]))
+    own = [urlsplit(account.api_url).netloc] if account is not None and account.api_url != accounts.API else []
+    return lumia.media.Place(str(item["url"]), allowed_hosts=own)
+
+
 def upload(file: Mapping[str, Any]) -> Upload:
-    """Return a blob as a file to send; raises `lumia.errors.RejectedError` when it is gone."""
-    try:
-        data = lumia.blobs.get(dict(file))
-    except BlobError as error:
-        raise RejectedError(f"the file {file.get('name', '')} can't be sent: {error}") from error
-    return Upload(str(file.get("name") or "file"), data, str(file.get("media_type") or "application/octet-stream"))
+    """Return a file with its bytes; raises `lumia.errors.RejectedError` when they are gone."""
+    return Upload(str(file["name"]), lumia.media.read(file["blob"]), str(file["media_type"]))
 
 
 def myself(account: Account) -> dict[str, Any]:

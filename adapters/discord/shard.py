@@ -39,10 +39,15 @@ class RefusedError(Exception):
 
 
 class Shard:
-    """Runs one shard. told: called with (shard, connected, detail) as its state changes."""
+    """Runs one shard. told: called with (shard, connected, detail) as its state changes.
 
-    def __init__(self, account: Account, index: int, starts: Starts, told: Callable[[int, bool, str], None]) -> None:
-        self._account, self._index, self._starts, self._told = account, index, starts, told
+    lost: set when another gateway may have this bot by now, so that nothing is kept any more.
+    """
+
+    def __init__(
+        self, account: Account, index: int, starts: Starts, told: Callable[[int, bool, str], None], lost: asyncio.Event
+    ) -> None:
+        self._account, self._index, self._starts, self._told, self._lost = account, index, starts, told, lost
         self._session = Session()
         self._acked = True
         self._failures = 0
@@ -63,7 +68,7 @@ class Shard:
             saver.cancel()
             await self._intake.abandon()
             with suppress(LumiaError, gateway.BusyError, TimeoutError):
-                async with asyncio.timeout(2.0):
+                async with asyncio.timeout(0.8):
                     await self._save()
 
     async def _after(self, outcome: Next) -> None:
@@ -210,6 +215,6 @@ class Shard:
 
     async def _save(self) -> None:
         now = (self._session.id, self._session.progress.committed)
-        if self._session.id and now != self._saved:
+        if self._session.id and now != self._saved and not self._lost.is_set():
             await gateway.call(self._session.save, self._account, self._index)
             self._saved = now
