@@ -20,8 +20,8 @@ EVERY = 5.0
 class Starts:
     """Starts the sessions of one bot, no more than Discord allows."""
 
-    def __init__(self, account: Account, *, every: float = EVERY) -> None:
-        self._account, self._every = account, every
+    def __init__(self, account: Account) -> None:
+        self._account = account
         self._lock = asyncio.Lock()
         self._last: dict[int, float] = {}
         self._concurrency = 1
@@ -43,7 +43,7 @@ class Starts:
         async with self._lock:
             key = shard % self._concurrency
             now = lumia.system.monotonic()
-            wait = self._last.get(key, now - self._every) + self._every - now
+            wait = self._last.get(key, now - EVERY) + EVERY - now
             if wait > 0:
                 await asyncio.sleep(wait)
             self._last[key] = lumia.system.monotonic()

@@ -29,6 +29,8 @@ from .wire import ClosedError, Wire
 DISPATCH, HEARTBEAT, IDENTIFYING, RESUMING, RECONNECT, INVALID, HELLO, ACK = 0, 1, 2, 6, 7, 9, 10, 11
 SAVE_EVERY = 0.25
 """Seconds between two writes of how far the session got; what was stored since is replayed and deduplicated."""
+SETTLE = (1.0, 5.0)
+"""Seconds, by chance, before going on after op 9."""
 _FIRST_WORD = 20.0
 _PAUSES = (0.5, 60.0)
 _log = logging.getLogger("lumia.discord")
@@ -175,7 +177,7 @@ class Shard:
             self._failures = 0
             return Next(RESUME, "Discord asked to connect again")
         elif op == INVALID:
-            wait = 1.0 + 4.0 * lumia.system.random()
+            wait = SETTLE[0] + (SETTLE[1] - SETTLE[0]) * lumia.system.random()
             return Next(RESUME if data is True else IDENTIFY, "Discord ended the session", wait)
         return None
 

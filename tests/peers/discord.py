@@ -80,9 +80,11 @@ class Discord:
             "owner": ADA["id"],
         }  # fmt: skip
 
-    def say(self, text: str, *, channel: str = CHANNEL, only: int | None = None, **more: Any) -> dict[str, Any]:
-        """Let Ada write a message; a direct one in `dm`. only: of its frame no more than so many bytes arrive."""
-        said = world.message(ADA, channel, text, guild_id="" if channel == DM else GUILD, **more)
+    def say(
+        self, text: str, *, channel: str = CHANNEL, by: dict[str, Any] = ADA, only: int | None = None, **more: Any
+    ) -> dict[str, Any]:
+        """Let somebody write a message; a direct one in `dm`. only: of its frame no more than so many bytes arrive."""
+        said = world.message(by, channel, text, guild_id="" if channel == DM else GUILD, **more)
         self.gateway.dispatch("MESSAGE_CREATE", said, only=only)
         return said
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import lumia
+from adapters.discord import identify, shard
 from lumia.gateway.settings import Settings
 from lumia.paths import base
 from tests.peers.discord import Discord
@@ -16,6 +17,7 @@ from tests.support.gateway import Served, served
 from tests.support.wait import until
 
 DISCORD = base() / "adapters" / "discord"
+SETTLE, EVERY = shard.SETTLE, identify.EVERY
 Start = Callable[..., AbstractContextManager[Served]]
 
 
@@ -32,6 +34,13 @@ def answer(content: lumia.Box[dict[str, Any]]) -> None:
     box = lumia.Box.any(said, meta={"account": msg["account"]})
     lumia.event.start(lumia.payloads.reply_to(msg), box)
     lumia.utils.next()
+
+
+@pytest.fixture(autouse=True)
+def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let nobody wait for what Discord asks for between sessions."""
+    monkeypatch.setattr(shard, "SETTLE", (0.02, 0.1))
+    monkeypatch.setattr(identify, "EVERY", 0.2)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 
 import lumia
 from adapters.discord.feed import BLIND
-from tests.adapters.discord.conftest import Start, answer
+from tests.adapters.discord.conftest import EVERY, SETTLE, Start, answer
 from tests.peers.discord import ADA, BOT_ROLE, ME, TOKEN, Discord
 from tests.support.gateway import Served
 from tests.support.wait import until
@@ -49,7 +49,7 @@ def test_direct_messages_and_threads_are_answered_where_they_were_said(discord: 
 
 def test_bots_and_webhooks_are_not_listened_to(discord: Discord, start: Start) -> None:
     with start():
-        discord.say("beep", author={**ADA, "id": "77", "bot": True})
+        discord.say("beep", by={**ADA, "id": "77", "bot": True})
         discord.say("deployed", webhook_id="88")
         discord.say("joined", type=7)
         discord.say("hello")
@@ -213,3 +213,7 @@ def test_shards_share_the_servers(discord: Discord, start: Start) -> None:
     with start(shards=2) as site:
         until(lambda: state(site) == ("connected", "2 shards"), timeout=15, what="both shards")
         assert sorted(tuple(identify["shard"]) for identify in discord.gateway.identifies) == [(0, 2), (1, 2)]
+
+
+def test_it_waits_between_sessions_as_discord_asks_for() -> None:
+    assert (SETTLE, EVERY) == ((1.0, 5.0), 5.0)
