@@ -25,9 +25,7 @@ async def interaction(account: Account, data: Mapping[str, Any]) -> str:
     """Accept an interaction that says something and return its run's id; its token stays out of Box and trace."""
     msg = interactions.read(data, account.name)
     await gateway.call(interactions.keep, account.name, data)
-    run_id = await lumia.adapters.submit(NAME, msg, raw=interactions.bare(data))
-    await gateway.call(interactions.note_run, account.name, run_id, msg["message_id"])
-    return run_id
+    return await lumia.adapters.submit(NAME, msg, raw=interactions.bare(data))
 
 
 async def until_stored(store: Callable[[], Awaitable[T]], what: str) -> T | None:

@@ -149,17 +149,29 @@ def keep(account: str, data: Mapping[str, Any]) -> None:
     left = born(str(data["id"])) + VALID - _MARGIN - lumia.system.now()
     if left > 1:
         kept = {"application": str(data["application_id"]), "token": str(data["token"])}
-        lumia.store.of(NAME).set(_PREFIX + str(data["id"]), kept, scope=account, ttl=min(left, VALID))
+        store = lumia.store.of(NAME)
+        store.set(_PREFIX + str(data["id"]), kept, scope=account, ttl=min(left, VALID))
+        store.set(f"open:{data['channel_id']}", True, scope=account, ttl=VALID)
 
 
-def note_run(account: str, run_id: str, message_id: str) -> None:
-    """Remember which interaction a run answers, for replies that don't say so."""
-    lumia.store.of(NAME).set(f"run:{run_id}", message_id, scope=account, ttl=VALID)
+def begun(account: str, chat: str, run_id: str) -> str:
+    """Return the message id of the interaction that a run began with, "" when it began otherwise.
+
+    chat: where the run wants to say something; nothing is looked up where no interaction is open.
+    """
+    if not lumia.store.of(NAME).get(f"open:{chat}", False, scope=account):
+        return ""
+    return str(lumia.recorded(NAME, f"first message of {run_id}", _first_message, run_id))
 
 
-def of_run(account: str, run_id: str) -> str:
-    """Return the interaction that a run answers, "" when there is none."""
-    return str(lumia.store.of(NAME).get(f"run:{run_id}", "", scope=account))
+def _first_message(run_id: str) -> str:
+    bot = lumia.runtime.current()
+    record = bot.transport.run(run_id)
+    if record is None or not record.box:
+        return ""
+    msg = lumia.Box.load(record.box, bot.secret).into()
+    found = str(msg.get("message_id", "")) if isinstance(msg, dict) else ""
+    return found if is_interaction(found) else ""
 
 
 def is_answered(account: str, message_id: str) -> bool:
@@ -192,7 +204,7 @@ def respond(
         if error.status != 404 and error.code not in _GONE:
             raise
         if lumia.system.now() - born(message_id.removeprefix(_PREFIX)) < _SETTLES:
-            raise RetryAfterError("Discord doesn't know of the interaction yet", wait=1.0) from error
+            raise RetryAfterError("Discord doesn't know of the interaction yet", wait=0.4) from error
         lumia.store.of(NAME).delete(message_id, scope=name)
         return rest.post(name, kind, chat, body, files)
 

@@ -48,7 +48,8 @@ def deliver(src: str, content: lumia.Box[Any]) -> None:
     """Hand a reply on to its chat's lane; one that names no message answers the slash command its run began with."""
     value, account = content.into(), str(content.meta.get("account") or accounts.default_name())
     if not (isinstance(value, dict) and value.get("reply_to")) and account:
-        asked = interactions.of_run(account, lumia.context.required("discord.deliver").claim.root_id)
+        root = lumia.context.required("discord.deliver").claim.root_id
+        asked = interactions.begun(account, lumia.payloads.parse_destination(src).id, root)
         if asked:
             said = value if isinstance(value, dict) else {"text": value}
             content = lumia.Box.any({**said, "reply_to": asked}, meta=dict(content.meta))
