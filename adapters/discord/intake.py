@@ -10,7 +10,7 @@ from typing import Any
 from .session import Progress
 
 MOST_PENDING = 1000
-"""Dispatches that may wait to be stored; with more the connection is given up until they are, and resumed."""
+"""Dispatches that may wait to be stored; with more, reading stops."""
 AT_ONCE = 64
 
 Take = Callable[[str, dict[str, Any], int], Awaitable[None]]
@@ -25,6 +25,7 @@ class Intake:
         self._lanes: dict[str, deque[tuple[str, dict[str, Any], int]]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self.moved = asyncio.Event()
+        self._roomy = asyncio.Event()
 
     @property
     def full(self) -> bool:
@@ -57,7 +58,19 @@ class Intake:
                 await self._take(*waiting[0])
             self.progress.done(waiting.popleft()[2])
             self.moved.set()
+            if self.progress.pending <= MOST_PENDING // 2:
+                self._roomy.set()
         del self._lanes[lane]
+
+    async def room(self, seconds: float) -> bool:
+        """Wait until half of what may wait is stored; False when that takes longer than `seconds`."""
+        self._roomy.clear()
+        try:
+            async with asyncio.timeout(seconds):
+                await self._roomy.wait()
+        except TimeoutError:
+            return False
+        return True
 
     async def settle(self) -> None:
         """Wait until all is stored."""

@@ -31,6 +31,8 @@ SAVE_EVERY = 0.25
 """Seconds between two writes of how far the session got; what was stored since is replayed and deduplicated."""
 SETTLE = (1.0, 5.0)
 """Seconds, by chance, before going on after op 9."""
+PATIENCE = 5.0
+"""Seconds for which nothing is read while too much waits for the broker; then the connection is given up and resumed."""
 _FIRST_WORD = 20.0
 _PAUSES = (0.5, 60.0)
 _log = logging.getLogger("lumia.discord")
@@ -122,7 +124,7 @@ class Shard:
                 outcome = await self._handle(wire, await wire.receive())
                 if outcome is not None:
                     return outcome
-                if self._intake.full:
+                if self._intake.full and not await self._intake.room(PATIENCE):
                     return Next(RESUME, "more arrives than the broker takes", 1.0)
         finally:
             beating.cancel()

@@ -36,27 +36,27 @@ def answer(content: lumia.Box[dict[str, Any]]) -> None:
     lumia.utils.next()
 
 
-@pytest.fixture(autouse=True)
-def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let nobody wait for what Discord asks for between sessions."""
-    monkeypatch.setattr(shard, "SETTLE", (0.02, 0.1))
-    monkeypatch.setattr(identify, "EVERY", 0.2)
-
-
 @pytest.fixture
 def discord() -> Iterator[Discord]:
     with Discord() as running:
         yield running
 
 
+def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let nobody wait for what Discord asks for between sessions; once the plugin is loaded: that imports anew."""
+    monkeypatch.setattr("adapters.discord.shard.SETTLE", (0.02, 0.1))
+    monkeypatch.setattr("adapters.discord.identify.EVERY", 0.2)
+
+
 @pytest.fixture
-def start(discord: Discord) -> Start:
+def start(discord: Discord, monkeypatch: pytest.MonkeyPatch) -> Start:
     """Serve a bot whose account `main` is on the test's Discord; settings: changes to the account."""
 
     @contextmanager
     def serve(*what: Any, **settings: Any) -> Iterator[Served]:
         config = {"discord": {"accounts": {"main": {**discord.settings, **settings}}}}
         with served(DISCORD, *(what or (answer,)), config=config, settings=Settings(drain=3.0)) as running:
+            hurry(monkeypatch)
             if settings.get("gateway", True) and not discord.gateway.refuse:
                 until(lambda: discord.gateway.ready, what="the bot to connect")
             yield running

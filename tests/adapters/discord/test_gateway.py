@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 import lumia
 from adapters.discord.feed import BLIND
+from lumia.errors import BackendUnavailableError
 from tests.adapters.discord.conftest import EVERY, SETTLE, Start, answer
 from tests.peers.discord import ADA, BOT_ROLE, ME, TOKEN, Discord
 from tests.support.gateway import Served
@@ -79,7 +81,7 @@ def test_it_resumes_and_misses_nothing(discord: Discord, start: Start, how: str,
     with start(compress=compress):
         discord.say("before")
         answered(discord, "before")
-        act = {
+        act: dict[str, Callable[[], None]] = {
             "reconnect": discord.gateway.reconnect,
             "cut": discord.gateway.cut,
             "close": lambda: discord.gateway.end(4000),
@@ -196,6 +198,76 @@ def test_other_events_reach_who_consumes_them(discord: Discord, start: Start) ->
     told = [src for src, _ in seen if src != "discord.message_create"]
     assert told == ["discord.message_update", "discord.message_reaction_add", "discord.message_delete"]
     assert dict(seen)["discord.message_update"]["content"] == "hello"
+
+
+class Broker:
+    """Lets the broker be away for messages."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.away, self._submit = False, lumia.adapters.submit
+        monkeypatch.setattr(lumia.adapters, "submit", self.submit)
+
+    async def submit(self, *args: Any, **kwargs: Any) -> str:
+        if self.away:
+            raise BackendUnavailableError("the broker is away")
+        return await self._submit(*args, **kwargs)
+
+
+def test_what_the_broker_did_not_take_is_not_told_to_discord_as_received(
+    discord: Discord, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = Broker(monkeypatch)
+    with start():
+        discord.say("before")
+        answered(discord, "before")
+        session = next(iter(discord.gateway.sessions.values()))
+        until(lambda: lumia.store.of("discord").get("session", scope="main/0")["seq"] == session.seq)
+        broker.away, stored = True, session.seq
+        discord.say("meanwhile")
+        discord.gateway.ask_heartbeat()
+        until(lambda: discord.gateway.beats)
+        assert discord.gateway.beats == [stored]
+        discord.gateway.cut()
+        until(lambda: discord.gateway.resumes)
+        assert discord.gateway.resumes[0]["seq"] == stored
+        assert discord.rest.posted(discord.channel) == ["you said: before"]
+        broker.away = False
+        answered(discord, "before", "meanwhile")
+
+
+def test_with_too_much_waiting_for_the_broker_the_connection_is_given_up_and_resumed(
+    discord: Discord, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = Broker(monkeypatch)
+    with start():
+        monkeypatch.setattr("adapters.discord.intake.MOST_PENDING", 6)
+        monkeypatch.setattr("adapters.discord.shard.PATIENCE", 0.2)
+        broker.away = True
+        said = [f"message {number}" for number in range(20)]
+        for text in said:
+            discord.say(text)
+        until(lambda: not discord.gateway.ready, what="the connection to be given up")
+        broker.away = False
+        until(lambda: len(discord.rest.posted(discord.channel)) >= 20, timeout=30)
+        answered(discord, *said)
+
+
+def test_a_message_that_comes_twice_is_one(discord: Discord, start: Start) -> None:
+    with start():
+        said = discord.say("once")
+        discord.gateway.dispatch("MESSAGE_CREATE", said)
+        discord.say("twice")
+        answered(discord, "once", "twice")
+
+
+def test_nonsense_is_passed_over(discord: Discord, start: Start) -> None:
+    with start():
+        for data in ({}, {"author": 5}, {"author": {"id": "1"}, "id": "x", "channel_id": None, "content": 7}):
+            discord.gateway.dispatch("MESSAGE_CREATE", data)
+            discord.gateway.dispatch("GUILD_ROLE_UPDATE", data)
+            discord.gateway.dispatch("INTERACTION_CREATE", data)
+        discord.say("hello")
+        answered(discord, "hello")
 
 
 def test_no_log_line_holds_the_token(discord: Discord, start: Start, caplog: pytest.LogCaptureFixture) -> None:
