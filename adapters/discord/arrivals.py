@@ -21,9 +21,8 @@ _PAUSES = (0.1, 5.0)
 _log = logging.getLogger("lumia.discord")
 
 
-async def interaction(account: Account, data: Mapping[str, Any]) -> str:
-    """Accept an interaction that says something and return its run's id; its token stays out of Box and trace."""
-    msg = interactions.read(data, account.name)
+async def interaction(account: Account, data: Mapping[str, Any], msg: dict[str, Any]) -> str:
+    """Accept an interaction and return its run's id; its token stays out of Box and trace. msg: what it says."""
     await gateway.call(interactions.keep, account.name, data)
     return await lumia.adapters.submit(NAME, msg, raw=interactions.bare(data))
 
@@ -38,14 +37,14 @@ async def until_stored(store: Callable[[], Awaitable[T]], what: str) -> T | None
             if not told:
                 _log.warning("%s waits for the broker: %s", what, error)
                 told = True
-            wait = pause
+            wait, since = pause, lumia.system.monotonic()
             pause = min(_PAUSES[1], pause * 2)
-        except BusyLaneError as error:
-            if lumia.system.monotonic() - since > PATIENCE:
-                _log.error("%s was not taken for %g s and is given up: %s", what, PATIENCE, error)
-                return None
-            wait = min(5.0, max(0.05, error.wait))
         except (PayloadError, BoxError) as error:
             _log.error("%s can't be taken: %s", what, error)
             return None
+        except Exception as error:  # a full lane, or what nobody has thought of: others shall get through
+            if lumia.system.monotonic() - since > PATIENCE:
+                _log.exception("%s was not taken for %g s and is given up", what, PATIENCE)
+                return None
+            wait = min(5.0, max(0.05, error.wait if isinstance(error, BusyLaneError) else 1.0))
         await asyncio.sleep(wait * (0.75 + lumia.system.random() / 2))

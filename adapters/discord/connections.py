@@ -38,6 +38,9 @@ async def _follow(running: dict[str, tuple[Account, asyncio.Task[None]]]) -> Non
     wanted = {account.name: account for account in accounts.every() if account.connects}
     gone = [name for name, (account, _) in running.items() if wanted.get(name) != account]
     await _stop([running.pop(name)[1] for name in gone])
+    for name in gone:
+        if name not in wanted:
+            lumia.adapters.account(NAME, name).disabled()
     for name, account in wanted.items():
         if name not in running:
             running[name] = (account, asyncio.create_task(_forever(account), name=f"discord/{name}"))

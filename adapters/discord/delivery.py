@@ -36,7 +36,7 @@ def send(out: lumia.adapters.Outgoing, wanted: outgoing.Letter) -> None:
         raise RejectedError("there is nothing in this message that Discord could show")
     by_token = interactions.is_interaction(wanted.reply_to)
     for n, draft in enumerate(wanted.drafts):
-        quoted = wanted.reply_to if n == 0 and not by_token else ""
+        quoted = wanted.reply_to if n == 0 and wanted.reply_to.isdecimal() else ""
         files = [_file(at, segment) for at, segment in draft.media]
         names = [file["name"] for file in files]
         body = outgoing.body(draft, wanted.allowed, files=names, nonce=out.nonce(n), reply_to=quoted)

@@ -75,7 +75,8 @@ class Feed:
 
     async def _interaction(self, data: dict[str, Any]) -> None:
         if interactions.is_talk(data):
-            stored = await until_stored(partial(interaction, self._account, data), f"interaction {data['id']}")
+            msg = interactions.read(data, self._account.name)
+            stored = await until_stored(partial(interaction, self._account, data, msg), f"interaction {data['id']}")
             if stored is None:
                 return
         try:

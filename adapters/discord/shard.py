@@ -32,7 +32,7 @@ SAVE_EVERY = 0.25
 SETTLE = (1.0, 5.0)
 """Seconds, by chance, before going on after op 9."""
 PATIENCE = 5.0
-"""Seconds for which nothing is read while too much waits for the broker; then the connection is given up and resumed."""
+"""Seconds for which nothing is read while too much waits for the broker; then the connection is given up, to resume."""
 _FIRST_WORD = 20.0
 _PAUSES = (0.5, 60.0)
 _log = logging.getLogger("lumia.discord")
@@ -97,7 +97,7 @@ class Shard:
             wire = await Wire.open(url, compress=self._account.compress)
         except (OSError, TimeoutError, WebSocketException) as error:
             return self._unreached(error)
-        except LumiaError as error:
+        except (LumiaError, gateway.BusyError) as error:
             if getattr(error, "status", 0) == 401:
                 return Next(REFUSED, str(error))
             return Next(RESUME if self._session.id else IDENTIFY, str(error), getattr(error, "wait", 0.0))

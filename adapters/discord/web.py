@@ -85,9 +85,11 @@ def _read(body: bytes) -> dict[str, Any]:
 
 async def _store(account: Account, data: dict[str, Any]) -> None:
     try:
-        async with asyncio.timeout(IN_TIME):
-            await interaction(account, data)
-    except TimeoutError:
-        raise gateway.HTTPException(503, "the queue was too slow for Discord", {"Retry-After": "2"}) from None
+        msg = interactions.read(data, account.name)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise gateway.HTTPException(400, f"this is no interaction: {type(error).__name__} {error}") from None
+    try:
+        async with asyncio.timeout(IN_TIME):
+            await interaction(account, data, msg)
+    except TimeoutError:
+        raise gateway.HTTPException(503, "the queue was too slow for Discord", {"Retry-After": "2"}) from None

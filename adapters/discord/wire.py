@@ -80,11 +80,11 @@ class Wire:
     def _read(self, frame: str | bytes) -> dict[str, Any] | None:
         try:
             text = self._inflated(frame) if isinstance(frame, bytes) else frame
-            payload = json.loads(text) if text is not None else None
+            if text is None:
+                return None
+            payload = json.loads(text)
         except (ValueError, RecursionError, zlib.error) as error:
             raise ClosedError(None, f"a frame can't be read: {error}") from None
-        if payload is None:
-            return None
         if not isinstance(payload, dict) or not isinstance(payload.get("op"), int):
             raise ClosedError(None, "a frame is no payload of the Gateway")
         return payload

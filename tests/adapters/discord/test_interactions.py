@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import lumia
 from adapters.discord import interactions
+from lumia.adapters import sends
 from lumia.errors import BackendUnavailableError
 from tests.adapters.discord.conftest import DISCORD, Start, answer
 from tests.peers.discord import ADA, APPLICATION, GUILD, Discord, Fault
@@ -145,6 +146,15 @@ class TestAnswers:
         until(lambda: len(discord.rest.requests("PATCH")) == 3)
         known = discord.rest.interactions[asked["token"]]
         assert not known.get("followups")
+
+    def test_a_follow_up_of_which_nobody_knows_whether_it_arrived_is_held(self, discord: Discord, start: Start) -> None:
+        with start(gateway=False) as site:
+            discord.rest.script("POST", "/webhooks/", Fault(cut="after"))
+            asked = discord.command("ask", "x" * 3000)
+            discord.interact(path(site), asked)
+            until(lambda: site.bot.dead)
+            assert sends.counts("discord", "main") == {"held": 1}
+        assert len(discord.rest.interactions[asked["token"]]["followups"]) == 1
 
     def test_when_its_time_is_over_the_reply_is_an_ordinary_message(self, site: Served, discord: Discord) -> None:
         asked = discord.command("ask", "late quote")
