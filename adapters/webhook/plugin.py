@@ -7,9 +7,9 @@ from typing import Any
 
 import lumia
 
-from . import body, callback, source, web
+from . import attachments, body, callback, source, web
 
-__all__ = ["call_back", "deliver", "find_active", "on_load", "web"]
+__all__ = ["call_back", "deliver", "fetch_media", "find_active", "on_load", "web"]
 
 VERSION = lumia.__version__
 CALLBACK = "webhook.callback"
@@ -27,6 +27,12 @@ def find_active(content: lumia.Box[Any]) -> None:
     lumia.system.adapters.heartbeat(source.NAME, VERSION)
 
 
+@lumia.event.consumer("msg.media.webhook", queue="media", retry=lumia.media.RETRY)
+def fetch_media(content: lumia.Box[Any]) -> None:
+    """Fetch the files that a post names by their URLs; its message goes on with them, or without."""
+    lumia.media.receive(content, lambda item, msg: attachments.place(item, source.find(msg["account"])))
+
+
 @lumia.event.consumer_re("msg.send, dest=2.webhook.*")
 def deliver(src: str, content: lumia.Box[Any]) -> None:
     """Hand a reply to its message's callback; without one it waits to be fetched.
@@ -37,9 +43,12 @@ def deliver(src: str, content: lumia.Box[Any]) -> None:
     to = lumia.payloads.parse_destination(src)
     value = content.into()
     origin = _source(to.id.partition(":")[0])
-    url = _callback_of(origin, value)
+    url, files = _callback_of(origin, value), attachments.given(origin, value)
+    run_id = lumia.context.required("webhook.deliver").claim.root_id
+    attachments.note(origin, run_id, files)
     if url:
-        call = {"source": origin.name, "url": url, "delivery": lumia.system.new_id(), "letter": _letter(value)}
+        letter = _letter(run_id, value, files)
+        call = {"source": origin.name, "url": url, "delivery": lumia.system.new_id(), "letter": letter}
         lumia.event.start(CALLBACK, lumia.Box.any(call), key=f"webhook.callback:{src}"[:512], detach=True)
 
 
@@ -58,10 +67,10 @@ def call_back(content: lumia.Box[dict[str, str]]) -> None:
     lumia.effect("callback", callback.post, call["url"], data, headers, origin.callback_hosts, kind="send")
 
 
-def _letter(value: Any) -> str:
-    run_id = lumia.context.required("webhook.deliver").claim.root_id
+def _letter(run_id: str, value: Any, files: list[dict[str, Any]]) -> str:
     named = {"message_id": _reply_to(value)} if _reply_to(value) else {}
-    return json.dumps({"run_id": run_id, "reply": lumia.payloads.text_of(value), **named}, ensure_ascii=False)
+    more = {"media": files} if files else {}
+    return json.dumps({"run_id": run_id, "reply": lumia.payloads.text_of(value), **named, **more}, ensure_ascii=False)
 
 
 def _source(name: str) -> source.Source:
