@@ -21,7 +21,7 @@ from lumia.errors import LumiaError, RejectedError, RetryAfterError, Unreachable
 from .accounts import Account
 from .limits import Limits, Route
 
-AGENT = f"DiscordBot (https://pypi.org/project/lumia, {lumia.__version__})"
+AGENT = f"DiscordBot (https://lumia.example, {lumia.__version__})"
 _TIMEOUT = httpx.Timeout(15.0, connect=5.0)
 _IDS = re.compile(r"/[0-9]{5,20}(?=/|$)")
 _TOKEN_IN_PATH = re.compile(r"(/(?:webhooks|interactions)/[0-9]{1,20}/)[^/\s?\"']+")

@@ -15,7 +15,7 @@ from lumia.errors import LeaseLostError, LumiaError
 from . import accounts, rest
 from .accounts import NAME, Account
 from .identify import Starts
-from .shard import RefusedError, Shard
+from .shard import NotAdmittedError, Shard
 
 LOOK_EVERY = 1.0
 """Seconds between two looks at the settings."""
@@ -88,7 +88,7 @@ async def _serve(account: Account, owned: lumia.adapters.Owned) -> None:
             group.create_task(_register(account))
             for index in range(account.shards):
                 group.create_task(Shard(account, index, starts, told, owned.lost).run())
-    except* RefusedError as refused:
+    except* NotAdmittedError as refused:
         why = str(refused.exceptions[0])
         _log.error("account %s is not connected until its settings change: %s", account.name, why)
         state.refused(why)

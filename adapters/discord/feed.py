@@ -32,12 +32,15 @@ _log = logging.getLogger("lumia.discord")
 
 
 class Feed:
-    """Takes the dispatches of one shard. session: tells who the bot is. notice: told once when messages come empty."""
+    """Takes the dispatches of one shard.
+
+    session: tells who the bot is. notice: told once when messages come empty; blind: what it was told, "" before.
+    """
 
     def __init__(self, account: Account, session: Session, notice: Callable[[str], None]) -> None:
         self._account, self._session, self._notice = account, session, notice
         self._guilds: OrderedDict[str, Guild] = OrderedDict()
-        self._blind = False
+        self.blind = ""
 
     def lane(self, type: str, data: dict[str, Any]) -> str:
         """Return what a dispatch is done in order with, "" when there is nothing to do about it."""
@@ -58,6 +61,8 @@ class Feed:
                 await self._interaction(data)
             elif type in _KNOWLEDGE:
                 await self._learn(type, data)
+            if runtime.current().planned is None:
+                await until_stored(partial(gateway.call, runtime.current().refresh_routes), type)
             if _is_consumed(type):
                 await self._event(type, data, seq)
         except Exception:
@@ -138,8 +143,8 @@ class Feed:
         lumia.store.of(NAME).delete(f"guild:{id}", scope=self._account.name)
 
     def _told_blind(self) -> None:
-        if not self._blind:
-            self._blind = True
+        if not self.blind:
+            self.blind = BLIND
             _log.warning("account %s: %s", self._account.name, BLIND)
             self._notice(BLIND)
 
@@ -149,4 +154,6 @@ def _event(type: str) -> str:
 
 
 def _is_consumed(type: str) -> bool:
-    return bool(runtime.current().routes.plan("event", _event(type)).steps)
+    """Tell whether somebody listens to an event; while no worker has said which handlers there are, that may be."""
+    known = runtime.current().planned
+    return known is None or bool(known.index.plan("event", _event(type)).steps)

@@ -38,7 +38,7 @@ _PAUSES = (0.5, 60.0)
 _log = logging.getLogger("lumia.discord")
 
 
-class RefusedError(Exception):
+class NotAdmittedError(Exception):
     """Discord won't have this bot with these settings."""
 
 
@@ -58,7 +58,7 @@ class Shard:
         self._saved: tuple[str, int | None] = ("", None)
 
     async def run(self) -> None:
-        """Stay connected until cancelled; raises `RefusedError`."""
+        """Stay connected until cancelled; raises `NotAdmittedError`."""
         load = partial(gateway.call, Session.load, self._account, self._index)
         self._session = await until_stored(load, f"session of {self._account.name}") or Session()
         self._feed = Feed(self._account, self._session, partial(self._told, self._index, True))
@@ -78,7 +78,7 @@ class Shard:
     async def _after(self, outcome: Next) -> None:
         """Make ready for the next connection: what was not stored is sent again, a lost session is forgotten."""
         if outcome.step == REFUSED:
-            raise RefusedError(outcome.why)
+            raise NotAdmittedError(outcome.why)
         if self._intake.full:
             await self._intake.settle()
         await self._intake.abandon()
@@ -207,7 +207,7 @@ class Shard:
 
     def _greeted(self, detail: str) -> None:
         self._failures = 0
-        self._told(self._index, True, detail)
+        self._told(self._index, True, self._feed.blind or detail)
 
     async def _keep_saving(self) -> None:
         while True:

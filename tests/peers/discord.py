@@ -84,7 +84,8 @@ class Discord:
         self, text: str, *, channel: str = CHANNEL, by: dict[str, Any] = ADA, only: int | None = None, **more: Any
     ) -> dict[str, Any]:
         """Let somebody write a message; a direct one in `dm`. only: of its frame no more than so many bytes arrive."""
-        said = world.message(by, channel, text, guild_id="" if channel == DM else GUILD, **more)
+        where = {"guild_id": "" if channel == DM else GUILD, **more}
+        said = world.message(by, channel, text, **where)
         self.gateway.dispatch("MESSAGE_CREATE", said, only=only)
         return said
 

@@ -171,7 +171,7 @@ class TestAnswers:
             asked = discord.command("ask", "why?")
             discord.interact(path(site), asked)
             assert first_answer(discord, asked) == "you said: /ask why?"
-            until(lambda: [info.state for info in lumia.adapters.accounts()] == ["listening"])
+            until(lambda: [one.state for one in lumia.adapters.accounts() if one.account == "main"] == ["listening"])
         assert discord.gateway.connections == 0
 
     def test_by_the_gateway_they_are_answered_by_rest(self, discord: Discord, start: Start) -> None:
