@@ -26,7 +26,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tests.peers import discord_world as world
 from tests.peers.discord_gateway import Gateway
-from tests.peers.discord_rest import Fault, Rest
+from tests.peers.discord_http import Fault
+from tests.peers.discord_rest import Rest
 from tests.peers.discord_world import snowflake
 
 __all__ = ["ADA", "APPLICATION", "ME", "TOKEN", "Discord", "Fault"]
