@@ -8,6 +8,8 @@ from lumia.errors import LumiaError
 
 from . import accounts, rest
 
+_PERMISSIONS = sum(1 << bit for bit in (6, 10, 11, 14, 15, 16, 38))
+"""React, see channels, send, embed links, attach files, read the history, send in threads."""
 _PRIVILEGED = (
     (1 << 15, rest.CONTENT_GRANTED, "Message Content Intent"),
     (1 << 1, rest.MEMBERS_GRANTED, "Server Members Intent"),
@@ -43,7 +45,10 @@ def _missing(intents: int, flags: int) -> list[str]:
 
 
 def _about(account: accounts.Account, application: str) -> str:
-    invite = f"https://discord.com/oauth2/authorize?client_id={application}&scope=bot+applications.commands"
+    invite = (
+        f"https://discord.com/oauth2/authorize?client_id={application}&scope=bot+applications.commands"
+        f"&permissions={_PERMISSIONS}"
+    )
     return f"invite it with {invite}" if application else f"connects as {account.name}"
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.adapters.discord.conftest import DISCORD
 from tests.peers.discord import TOKEN, Discord
 from tests.support.wait import until
 from tests.support.workers import bot_root, gateway, worker, write_plugin
@@ -29,7 +28,7 @@ def echo(content):
 
 @pytest.fixture
 def root(tmp_path: Path, discord: Discord) -> Path:
-    found = bot_root(tmp_path / "bot", DISCORD)
+    found = bot_root(tmp_path / "bot")
     write_plugin(found, "echo", ECHO)
     settings = found / "config" / "lumia.toml"
     settings.write_text(settings.read_text().replace('"discord", ', ""))
