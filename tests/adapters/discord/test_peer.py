@@ -8,7 +8,6 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import pytest
-import yarl
 
 from tests.peers.discord import ME, TOKEN, Discord, Fault
 
@@ -41,7 +40,8 @@ class Listener(discord.Client):
 def peer(monkeypatch: pytest.MonkeyPatch) -> Iterator[Discord]:
     with Discord() as running:
         monkeypatch.setattr(discord.http.Route, "BASE", running.rest.url)
-        monkeypatch.setattr(discord.gateway.DiscordWebSocket, "DEFAULT_GATEWAY", yarl.URL(running.gateway.url))
+        socket = discord.gateway.DiscordWebSocket
+        monkeypatch.setattr(socket, "DEFAULT_GATEWAY", type(socket.DEFAULT_GATEWAY)(running.gateway.url))
         yield running
 
 
