@@ -137,7 +137,7 @@ def test_a_connection_that_answers_no_heartbeat_is_left_and_resumed(discord: Dis
 
 
 @pytest.mark.parametrize(
-    ("code", "told"), [(4004, "Reset Token"), (4014, "Message Content Intent"), (4013, "intents"), (4011, "shards")]
+    "code, told", [(4004, "Reset Token"), (4014, "Message Content Intent"), (4013, "intents"), (4011, "shards")]
 )
 def test_what_discord_refuses_is_told_and_not_tried_again(
     discord: Discord, start: Start, code: int, told: str, caplog: pytest.LogCaptureFixture

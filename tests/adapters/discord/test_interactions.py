@@ -229,7 +229,7 @@ def test_commands_of_the_settings_are_registered_once(discord: Discord) -> None:
 
 class TestReading:
     @pytest.mark.parametrize(
-        ("data", "text"),
+        "data, text",
         [
             ({"name": "help"}, "/help"),
             ({"name": "roll", "options": [{"name": "sides", "type": 4, "value": 6}]}, "/roll 6"),

@@ -22,7 +22,7 @@ from tests.peers.discord import TOKEN
 
 class TestSettings:
     @pytest.mark.parametrize(
-        ("entry", "told"),
+        "entry, told",
         [
             ({}, "neither token nor public_key"),
             ({"token_env": "NOT_SET_ANYWHERE"}, "NOT_SET_ANYWHERE"),
@@ -58,7 +58,7 @@ class TestSettings:
 
 
 @pytest.mark.parametrize(
-    ("codes", "step"),
+    "codes, step",
     [
         ((4004, 4010, 4011, 4012, 4013, 4014), closing.REFUSED),
         ((4007, 4009), closing.IDENTIFY),

@@ -152,9 +152,7 @@ class TestTrouble:
         bot.settle(10)
         assert discord.rest.posted(discord.channel) == discord.rest.posted(discord.thread) == ["hi"]
 
-    @pytest.mark.parametrize(
-        ("channel", "told"), [("999999999999999999", "10003"), ("forbidden", "50013"), ("x", "no id")]
-    )
+    @pytest.mark.parametrize("channel, told", [("999999999999999999", "10003"), ("forbidden", "50013"), ("x", "no id")])
     def test_what_discord_will_never_do_is_a_dead_letter_with_the_reason(
         self, bot: Bot, discord: Discord, channel: str, told: str
     ) -> None:
