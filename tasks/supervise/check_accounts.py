@@ -20,8 +20,9 @@ def check_accounts(redis: Connection) -> Iterator[Finding]:
     for queue in sorted(_texts(redis.ask("SMEMBERS", f"{PREFIX}queues"))):
         if queue.startswith(PRIVATE_PREFIX) and queue not in served and (waiting := _waiting(redis, queue)):
             adapter, _, account = queue.removeprefix(PRIVATE_PREFIX).partition(".")
+            whose = f"account {unquote(account)} of {adapter}"
             yield risk(
-                "accounts", f"account {unquote(account)} of {adapter}: {waiting} waiting to be sent, and no gateway has its connection",
+                "accounts", f"{whose}: {waiting} waiting to be sent, and no gateway has its connection",
                 "see `lumia adapters` for why; they are done when it is connected, or end them with `lumia cancel`",
             )  # fmt: skip
 
