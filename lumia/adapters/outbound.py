@@ -30,7 +30,7 @@ def dispatch(
     to, action = payloads.parse_destination(src), src.partition(",")[0]
     said = payloads.validate(src, content.into())
     by = _account(adapter, src, content.meta, account)
-    send_id = _send_id(adapter, by, to, said.get("idempotency_key"))
+    send_id = send_id_of(adapter, by, to, said.get("idempotency_key"))
     call = {
         "send_id": send_id,
         "adapter": adapter,
@@ -89,7 +89,8 @@ def _account(adapter: str, src: str, meta: Mapping[str, Any], default: str) -> s
     return named
 
 
-def _send_id(adapter: str, account: str, to: Destination, key: str | None) -> str:
+def send_id_of(adapter: str, account: str, to: Destination, key: str | None) -> str:
+    """Return the id of a send: one idempotency key to one chat is one send, without a key each is a new one."""
     if key is None:
         return system.new_id()
     named = f"{adapter}\n{account}\n{to.kind}\n{to.id}\n{key}"
