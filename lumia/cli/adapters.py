@@ -8,7 +8,7 @@ import typer
 
 from lumia.cli import output
 from lumia.cli.adapters_add import add
-from lumia.cli.adapters_test import test
+from lumia.cli.adapters_probe import check_accounts
 
 if TYPE_CHECKING:
     from lumia.adapters import AccountInfo
@@ -28,7 +28,7 @@ def mount(app: typer.Typer, group: typer.Typer) -> None:
     group.info.no_args_is_help = False
     group.info.epilog = EPILOG
     group.callback(invoke_without_command=True, no_args_is_help=False)(adapters)
-    group.command("test")(test)
+    group.command("test")(check_accounts)
     group.command("add")(add)
     app.add_typer(group, name="adapters")
 
@@ -53,7 +53,7 @@ def adapters(
             found = port.accounts()
         except BackendUnavailableError as error:
             found = listing.from_files()
-            output.note(f"the bot isn't running, so this is only what config/ says ({error})")
+            output.note(f"{error}. So this is only what is configured.")
     if as_json:
         output.data([as_data(one) for one in found])
     elif found:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from lumia.runtime import Runtime
 
 
-def test(
+def check_accounts(
     name: Annotated[str, typer.Argument(metavar="NAME[/ACCOUNT]", help="An adapter, or one of its accounts.")],
     probe: Annotated[bool, typer.Option("--probe/--no-probe", help="Send a message to the account's owner.")] = True,
     timeout: Annotated[float, typer.Option("--timeout", min=1, help="Seconds to wait for the probe's receipt.")] = 30.0,

@@ -15,8 +15,7 @@ class Sockets:
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
         self._open: set[_Socket] = set()
-        self._all_closed = asyncio.Event()
-        self._all_closed.set()
+        self._changed: asyncio.Event | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection."""
@@ -25,26 +24,38 @@ class Sockets:
             return
         socket = _Socket(receive, send)
         self._open.add(socket)
-        self._all_closed.clear()
+        self._note_change()
         try:
             await self._app(scope, socket.receive, socket.send)
         finally:
             self._open.discard(socket)
-            if not self._open:
-                self._all_closed.set()
+            self._note_change()
 
     def __len__(self) -> int:
         return len(self._open)
 
+    def _note_change(self) -> None:
+        if self._changed is not None:
+            self._changed.set()
+
     async def go_away(self, seconds: float) -> None:
-        """Close every WebSocket with 1001 and wait until their functions have returned, at most that many."""
+        """Close every WebSocket with 1001, also those that open meanwhile, until their functions have returned.
+
+        seconds: the longest to wait for that.
+        """
+        self._changed = changed = asyncio.Event()
         try:
             async with asyncio.timeout(seconds):
-                # One client that is gone already, or takes nothing, must not keep the others from their close frame.
-                await asyncio.gather(*(socket.go_away() for socket in self._open), return_exceptions=True)
-                await self._all_closed.wait()
+                while self._open:
+                    changed.clear()
+                    # One client that is gone, or takes nothing, must not keep the others from their close frame.
+                    await asyncio.gather(*(socket.go_away() for socket in self._open), return_exceptions=True)
+                    if self._open:
+                        await changed.wait()
         except TimeoutError:
             return
+        finally:
+            self._changed = None
 
 
 class _Socket:

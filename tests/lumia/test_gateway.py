@@ -480,6 +480,48 @@ class TestEnding:
         asyncio.run(scene())
         assert sent == [1001]
 
+    def test_a_websocket_that_opens_while_the_gateway_drains_is_sent_away_too(self) -> None:
+        sent: list[int] = []
+
+        async def scene() -> None:
+            sockets: Sockets
+            late: list[asyncio.Future[None]] = []
+
+            async def app(scope: Any, receive: Any, send: Any) -> None:
+                while (await receive())["type"] != "websocket.disconnect":
+                    pass
+
+            async def silence() -> Any:
+                await asyncio.Event().wait()
+
+            async def send(message: Any) -> None:
+                sent.append(message["code"])
+                if not late:
+                    late.append(asyncio.ensure_future(sockets({"type": "websocket"}, silence, send)))
+
+            sockets = Sockets(app)
+            first = asyncio.ensure_future(sockets({"type": "websocket"}, silence, send))
+            while not len(sockets):
+                await asyncio.sleep(0)
+            await sockets.go_away(5)
+            assert first.done()
+            assert late[0].done()
+
+        for _ in range(2):  # a gateway may be served again, by another event loop
+            asyncio.run(scene())
+        assert sent == [1001, 1001] * 2
+
+    def test_a_gateway_drains_on_every_loop_it_was_served_by(self) -> None:
+        with served(MODULE) as running:
+            for _ in range(2):
+                with connect(f"{running.ws}/ws") as socket:
+                    running.server.should_exit = True
+                    with pytest.raises(ConnectionClosed):
+                        socket.recv(timeout=10)
+                    assert socket.close_code == 1001
+                running.stop()
+                running.start()
+
     def test_a_taken_port_is_named_with_the_way_out(self, site: Served) -> None:
         with pytest.raises(GatewayError, match=rf"{site.port}.*\[gateway\]"):
             listen(Settings(port=site.port))

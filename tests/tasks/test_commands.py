@@ -68,7 +68,10 @@ class Bot:
 
 @pytest.fixture
 def bot(bot_root: Path) -> Iterator[Bot]:
-    free = (port for port in range(21000, 60000, 7) if all(is_free("127.0.0.1", port + n) for n in range(4)))
+    # Test processes run side by side; each has ports of its own.
+    beside = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    first = 21000 + 3500 * beside
+    free = (port for port in range(first, first + 3500, 7) if all(is_free("127.0.0.1", port + n) for n in range(4)))
     found = Bot(bot_root, next(free))
     yield found
     if Folders(bot_root).run.exists():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -71,14 +72,32 @@ def test_every_core_command_has_help_with_an_example(cli: Cli, command: str) -> 
     assert f"Example:\n    lumia {command}" in done.out
 
 
+_EVERY_HELP = """
+import contextlib, io, json, sys
+from lumia.cli import main
+shown = []
+for words in json.loads(sys.stdin.read()):
+    out, sys.argv = io.StringIO(), ["lumia", *words, "--help"]
+    with contextlib.redirect_stdout(out):
+        try:
+            main()
+        except SystemExit as ended:
+            shown.append([ended.code, out.getvalue()])
+print(json.dumps(shown))
+"""
+
+
 def test_every_contributed_command_has_help_with_an_example(cli: Cli) -> None:
     listed, problems = commands()
     assert not problems
-    for command in listed:
-        words = command.name.removesuffix(" *").split()  # a group's own text is listed as `dead *`
-        done = cli(*words, "--help")
-        assert (done.code, "Example:" in done.out) == (0, True), (command, done)
-        assert f"lumia {' '.join(words)}" in done.out
+    words = [command.name.removesuffix(" *").split() for command in listed]  # a group's own text is listed as `dead *`
+    done = subprocess.run(
+        [sys.executable, "-c", _EVERY_HELP], cwd=cli.root, input=json.dumps(words), capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    for named, (code, text) in zip(words, json.loads(done.stdout), strict=True):
+        assert (code, "Example:" in text, f"lumia {' '.join(named)}" in text) == (0, True, True), (named, text)
 
 
 def test_an_expected_error_is_one_line_and_debug_shows_its_traceback(cli: Cli) -> None:
