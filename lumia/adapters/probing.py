@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 
 from lumia import payloads, runs, runtime, system
@@ -12,7 +13,7 @@ from lumia.adapters.outbound import send_id_of
 from lumia.adapters.sends import FAILED, HELD, REJECTED, SENT, UNKNOWN, Send
 from lumia.box import Box
 from lumia.bus import event
-from lumia.errors import PayloadError
+from lumia.errors import PayloadError, RunTimeoutError
 
 ENDED = (SENT, REJECTED, FAILED, HELD, UNKNOWN)
 _GLANCE = 0.25
@@ -41,8 +42,12 @@ def probe(one: Configured, timeout: float) -> Probed:
     if not bot.routes.plan("event", src).steps:
         raise PayloadError(f"no handler of the running bot delivers {src!r}: is a worker running that has the adapter?")
     text = f"This is a test message of {bot.config.core.bot.name if bot.config else 'Lumia'} ({one.name})."
+    run_id = event.start(src, Box.any({"text": text, "idempotency_key": key}, meta={"account": one.account}))
+    with suppress(RunTimeoutError):
+        handed_on = runs.wait(run_id, timeout)
+        if handed_on.outcome != "done":
+            return Probed(str(handed_on.outcome), where, time.monotonic() - began, why=handed_on.reason)
     cursor = runs.cursor()
-    event.start(src, Box.any({"text": text, "idempotency_key": key}, meta={"account": one.account}))
     send_id = send_id_of(one.plugin.name, one.account, to, key)
     while True:
         send, seconds = sends.find(send_id), time.monotonic() - began
