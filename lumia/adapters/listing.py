@@ -43,14 +43,14 @@ def accounts() -> list[AccountInfo]:
     """
     store, now = Store(STORE), system.now()
     events = store.fields(EVENTS)
-    told = {name: _told(Standing(**about), events.get(name), now) for name, about in store.fields(ACCOUNTS).items()}
+    told = {name: _told(Standing(**about), now) for name, about in store.fields(ACCOUNTS).items()}
     known = {account_field(one.adapter, one.account): one for one in from_files()}
     ours = {plugin.name for plugin in _plugins()}
     for name, info in told.items():
         gone = info.adapter in ours and name not in known and info.state not in ALIVE
         if not gone and (name not in known or known[name].state != DISABLED):
             known[name] = info
-    return [replace(known[name], sends=sends.counts(*of_field(name))) for name in sorted(known, key=of_field)]
+    return [_counted(known[name], events.get(name)) for name in sorted(known, key=of_field)]
 
 
 def from_files() -> list[AccountInfo]:
@@ -62,9 +62,13 @@ def from_files() -> list[AccountInfo]:
     ]
 
 
-def _told(known: Standing, event: Sequence[float] | None, now: float) -> AccountInfo:
-    lost = known.state in ALIVE and now - known.seen > LOST_AFTER
+def _counted(info: AccountInfo, event: Sequence[float] | None) -> AccountInfo:
     at, lag = event or (None, None)
+    return replace(info, last_event=at, lag=lag, sends=sends.counts(info.adapter, info.account))
+
+
+def _told(known: Standing, now: float) -> AccountInfo:
+    lost = known.state in ALIVE and now - known.seen > LOST_AFTER
     return AccountInfo(
         known.adapter,
         known.account,
@@ -72,9 +76,7 @@ def _told(known: Standing, event: Sequence[float] | None, now: float) -> Account
         LOST if lost else known.state,
         f"its gateway {known.gateway} has not been heard of since" if lost else known.detail,
         known.seen if lost else known.since,
-        at,
-        lag,
-        known.gateway,
+        gateway=known.gateway,
     )
 
 

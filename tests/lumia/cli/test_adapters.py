@@ -154,7 +154,7 @@ def test_an_account_is_added_and_the_file_keeps_its_comments(cli: Cli) -> None:
 def test_an_account_in_a_file_that_is_new_is_for_its_owner_only(cli: Cli) -> None:
     assert toy(cli, accounts="")("adapters", "add", "toy", "--set", "token=t0k").code == 0
     assert stat.S_IMODE((cli.root / "config" / "toy.toml").stat().st_mode) == 0o600
-    assert ["main"] == [one["account"] for one in cli("adapters", "--json").json if one["adapter"] == "toy"]
+    assert [one["account"] for one in cli("adapters", "--json").json if one["adapter"] == "toy"] == ["main"]
 
 
 @pytest.mark.parametrize(
