@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import lumia
 
@@ -23,16 +24,22 @@ def places(allowed: Sequence[str]) -> lumia.outside.Places:
     )
 
 
-def post(url: str, data: bytes, headers: Mapping[str, str], allowed: Sequence[str]) -> int:
-    """Post `data` and return the status, which is 2xx.
+def post(url: str, data: bytes, headers: Mapping[str, str], allowed: Sequence[str]) -> dict[str, Any]:
+    """Post `data`, which is answered with 2xx, and return the delivery's id as the message's.
 
-    Raises `CallbackError` when nobody took it, `lumia.errors.PayloadError` when it may not go there.
+    Raises `CallbackError` when nobody took it, `lumia.errors.UnreachableError` when nobody was there,
+    `lumia.errors.RetryAfterError` when it is to be repeated later, `lumia.errors.PayloadError` when it may not go there.
     """
     try:
         call = lumia.outside.ask("POST", url, places=places(allowed), headers=headers, content=data, seconds=SECONDS)
         with call as answer:
             if 200 <= answer.status < 300:
-                return answer.status
+                return {"message_id": headers["X-Lumia-Delivery"], "status": answer.status}
+            if answer.status in (429, 503) and answer.headers.get("retry-after", "").isdecimal():
+                raise lumia.errors.RetryAfterError(
+                    f"the callback answered {answer.phrase}", wait=float(answer.headers["retry-after"])
+                )
             raise CallbackError(f"the callback answered {answer.phrase}, expected 2xx; redirects are not followed")
     except lumia.errors.OutsideError as error:
-        raise CallbackError(f"the callback failed: {error}") from error
+        kind = CallbackError if error.sent else lumia.errors.UnreachableError
+        raise kind(f"the callback failed: {error}") from error

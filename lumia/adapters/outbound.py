@@ -12,6 +12,7 @@ from lumia.adapters.names import send_lane
 from lumia.adapters.sends import QUEUED, Send
 from lumia.box import Box
 from lumia.bus import event as events
+from lumia.context import here
 from lumia.errors import PayloadError
 from lumia.payloads import Destination
 
@@ -27,6 +28,7 @@ def dispatch(
 
     Raises `PayloadError` for what is no message to send, and when no account is named.
     """
+    step = here()
     to, action = payloads.parse_destination(src), src.partition(",")[0]
     said = payloads.validate(src, content.into())
     by = _account(adapter, src, content.meta, account)
@@ -40,6 +42,7 @@ def dispatch(
         "kind": to.kind,
         "chat": to.id,
         "thread": content.meta.get("thread"),
+        "run_id": step.claim.root_id if step is not None else "",
         "send": said,
     }
     if action == "msg.send":

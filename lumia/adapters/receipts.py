@@ -27,7 +27,7 @@ _KEY = "receipts"
 class Receipt:
     """One message of ours at a platform. part: its number within the send. reply_to: the message it answers, or "".
 
-    run_id: the run that delivered it. time: seconds since 1970.
+    run_id: the run tree that said it, e.g. that of the message it answers. time: seconds since 1970.
     """
 
     platform: str
