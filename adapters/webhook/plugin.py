@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import lumia
@@ -54,7 +55,11 @@ def call_back(content: lumia.Box[dict[str, Any]]) -> None:
             source.SIGNATURE: origin.signature(data),
         }
         url = _callback_of(origin, out.reply_to or "")
-        out.part(0, callback.post, url, data, headers, origin.callback_hosts)
+        out.part(0, _posted, url, data, headers, origin.callback_hosts)
+
+
+def _posted(url: str, data: bytes, headers: dict[str, str], allowed: Sequence[str]) -> dict[str, Any]:
+    return {"message_id": headers["X-Lumia-Delivery"], "status": callback.post(url, data, headers, allowed)}
 
 
 def _letter(out: lumia.adapters.Outgoing) -> str:
