@@ -162,7 +162,5 @@ def _tell(plugin: Plugin, account: str, file: Path, values: Mapping[str, Any], f
         output.note(f"It has no {' or '.join(secrets)} yet; add what the platform gave you to the file.")
     if "owner" in fields and not values.get("owner"):
         output.note("Name an `owner` there, and `lumia adapters test` can send a message to see that it arrives.")
-    output.note(
-        f"Next: `lumia up`, then `lumia adapters test {plugin.name}/{account}`; `lumia adapters` shows how it fares."
-    )
-    output.note("A bot that runs already takes it up at the latest when it is restarted.")
+    output.note(f"Next: `lumia up`, then `lumia adapters test {plugin.name}/{account}`.")
+    output.note("A bot that runs already takes it up at the latest when it is restarted; `lumia adapters` shows it.")
