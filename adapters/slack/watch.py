@@ -1,0 +1,104 @@
+"""What a gateway does for the accounts: it asks Slack who they are, and keeps the sockets of Socket Mode open."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import lumia
+from lumia.errors import LumiaError, RetryAfterError
+
+from . import accounts, api
+from .accounts import NAME, Account
+from .people import people
+from .socketmode import REFUSED_PAUSE, SocketMode
+
+LOOK = 5.0
+"""Seconds between two looks at the configuration."""
+AGAIN = 3600.0
+"""Seconds after which an account is asked again who it is."""
+_PAUSE = 30.0
+_log = logging.getLogger("lumia.slack")
+
+
+@lumia.web.resident
+async def connections() -> None:
+    """Serve every configured account; one that is added, changed or taken out is noticed within seconds."""
+    serving: dict[Account, asyncio.Task[None]] = {}
+    try:
+        while True:
+            wanted = _wanted()
+            for account in [one for one in serving if one not in wanted or serving[one].done()]:
+                await _end(serving.pop(account))
+            for account in wanted:
+                if account not in serving:
+                    serving[account] = asyncio.create_task(_serve(account), name=f"slack/{account.name}")
+            await asyncio.sleep(LOOK)
+    finally:
+        for task in serving.values():
+            task.cancel()
+        await asyncio.gather(*serving.values(), return_exceptions=True)
+
+
+def _wanted() -> set[Account]:
+    broken = {problem.account: f"{problem.message}: {problem.fix}" for problem in accounts.problems()}
+    wanted = set()
+    for account in accounts.all_accounts():
+        state = lumia.adapters.account(NAME, account.name)
+        if not account.enabled:
+            state.disabled()
+        elif account.name in broken:
+            state.refused(broken[account.name])
+        else:
+            wanted.add(account)
+    return wanted
+
+
+async def _end(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    (found,) = await asyncio.gather(task, return_exceptions=True)
+    if isinstance(found, Exception):
+        _log.error("an account's connection failed and is opened again", exc_info=found)
+
+
+async def _serve(account: Account) -> None:
+    if not account.socket:
+        await _introduced(account)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(_introduced(account))
+        async with lumia.adapters.owning(f"{NAME}/{account.name}"):
+            await SocketMode(account, lumia.adapters.account(NAME, account.name)).run()
+
+
+async def _introduced(account: Account) -> None:
+    pause = 0.0
+    while True:
+        await asyncio.sleep(pause)
+        pause = await _introduce(account)
+
+
+async def _introduce(account: Account) -> float:
+    """Ask who the bot is, so that its own id is known; return the seconds after which to ask again."""
+    state = lumia.adapters.account(NAME, account.name)
+    try:
+        known = await asyncio.to_thread(api.call, account, "auth.test", {})
+    except RetryAfterError as error:
+        return error.wait
+    except api.SlackError as error:
+        if error.code in api.REFUSED:
+            state.refused(str(error))
+            return REFUSED_PAUSE
+        return _PAUSE
+    except LumiaError as error:
+        if not account.socket:
+            state.listening(f"not asked yet who it is: {error}")
+        return _PAUSE
+    people.bots[account.name] = str(known.get("user_id", ""))
+    if not account.socket:
+        state.listening(identity(known))
+    return AGAIN
+
+
+def identity(known: dict[str, object]) -> str:
+    """Return who an answer of auth.test speaks of, e.g. `lumia (U0LUMIA) in Acme`."""
+    return f"{known.get('user', '?')} ({known.get('user_id', '?')}) in {known.get('team', '?')}"
