@@ -7,6 +7,7 @@ httpx's client, which would write them there.
 
 from __future__ import annotations
 
+import atexit
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -204,4 +205,6 @@ def _request(url: str, headers: Mapping[str, str], **body: Any) -> httpx.Request
 
 @lru_cache(maxsize=1)
 def _transport() -> httpx.HTTPTransport:
-    return httpx.HTTPTransport(trust_env=False, limits=httpx.Limits(max_connections=64, keepalive_expiry=30.0))
+    transport = httpx.HTTPTransport(trust_env=False, limits=httpx.Limits(max_connections=64, keepalive_expiry=5.0))
+    atexit.register(transport.close)
+    return transport

@@ -282,7 +282,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._method(path.removeprefix("/api/"), {**query, **self._arguments(data)})
 
     def _arguments(self, data: bytes) -> dict[str, Any]:
-        if "json" in self.headers.get("Content-Type", ""):
+        if data and "json" in self.headers.get("Content-Type", ""):
             found: dict[str, Any] = json.loads(data)
             return found
         return dict(parse_qsl(data.decode(), keep_blank_values=True))
