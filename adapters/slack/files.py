@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from lumia.media import Place
 
-from lumia.errors import RejectedError
+from lumia.errors import MediaError
 
 from . import accounts
 from .accounts import Account
@@ -17,13 +17,13 @@ _HOSTS = ("slack.com", "slack-gov.com")
 
 
 def locate(item: Mapping[str, Any], msg: Mapping[str, Any]) -> Place:
-    """Return where a file is; raises `RejectedError` for one that Slack doesn't keep (a linked document, say)."""
+    """Return where a file is; raises `MediaError` for one that Slack doesn't keep (a linked document, say)."""
     account = accounts.required(str(msg["account"]))
     url = str(item.get("url") or "")
     if not url:
-        raise RejectedError("Slack gives no address for this file; it is not a file of this workspace")
+        raise MediaError("Slack gives no address for this file; it is not a file of this workspace")
     if not is_slacks(url, account):
-        raise RejectedError(
+        raise MediaError(
             f"the file is at {urlsplit(url).hostname or 'no host'}, which is not Slack's; no token goes there"
         )
     own = urlsplit(account.api_url).hostname or ""

@@ -28,10 +28,10 @@ class Text:
 
 @dataclass(frozen=True)
 class File:
-    """One file from the blob store, shared in the chat."""
+    """One file to be shared in the chat. n: the place of its segment in the send."""
 
-    blob: Mapping[str, Any]
-    name: str
+    n: int
+    segment: Mapping[str, Any]
 
 
 Piece = Text | File
@@ -40,18 +40,17 @@ Piece = Text | File
 def compose(segments: Iterable[Mapping[str, Any]], *, markdown: bool = True) -> list[Piece]:
     """Return the messages that segments become, in order.
 
-    markdown: the texts are Markdown; otherwise what they hold is shown as it stands. Files that are not in the blob
-    store become links; what has no form in Slack is left out.
+    markdown: the texts are Markdown; otherwise what they hold is shown as it stands. A file that is neither in the
+    blob store nor at an https address becomes a link; what has no form in Slack is left out.
     """
     pieces: list[Piece] = []
     line = _Line(markdown)
-    for segment in segments:
-        file = _file(segment)
-        if file is None:
-            line.add(segment)
-        else:
-            pieces += [*line.texts(), file]
+    for n, segment in enumerate(segments):
+        if _is_file(segment):
+            pieces += [*line.texts(), File(n, segment)]
             line = _Line(markdown)
+        else:
+            line.add(segment)
     return [*pieces, *line.texts()]
 
 
@@ -74,17 +73,10 @@ def quoted(segments: Iterable[Mapping[str, Any]]) -> str | None:
     return next((str(id) for id in found if id), None)
 
 
-def _file(segment: Mapping[str, Any]) -> File | None:
-    data = segment["data"]
-    blob = data.get("blob")
-    if segment["type"] not in MEDIA or not isinstance(blob, Mapping):
-        return None
-    return File(blob, str(data.get("name") or _default_name(segment["type"], str(blob.get("media_type", "")))))
-
-
-def _default_name(kind: str, media_type: str) -> str:
-    ending = media_type.partition(";")[0].rpartition("/")[2]
-    return f"{kind}.{ending}" if ending.isalnum() else kind
+def _is_file(segment: Mapping[str, Any]) -> bool:
+    blob, url = segment["data"].get("blob"), segment["data"].get("url")
+    kept = isinstance(blob, Mapping) or (isinstance(url, str) and url.startswith("https://"))
+    return segment["type"] in MEDIA and kept
 
 
 class _Line:

@@ -7,6 +7,8 @@ import threading
 import lumia
 from lumia.errors import RetryAfterError
 
+from .accounts import Account
+
 BURST = 4
 PER_SECOND = 1.0
 _FORGET = 1000
@@ -17,9 +19,9 @@ class Pace:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._left: dict[tuple[str, str], tuple[float, float]] = {}
+        self._left: dict[tuple[Account, str], tuple[float, float]] = {}
 
-    def take(self, account: str, channel: str) -> None:
+    def take(self, account: Account, channel: str) -> None:
         """Take one message's turn; raises `RetryAfterError` when it isn't one yet, so that no worker waits."""
         now = lumia.system.monotonic()
         with self._lock:

@@ -25,44 +25,44 @@ class People:
     """The names that one process knows; `name` never waits."""
 
     def __init__(self) -> None:
-        self.bots: dict[str, str] = {}
-        self._names: dict[tuple[str, str], tuple[str, float]] = {}
-        self._wanted: dict[str, set[str]] = {}
-        self._asking: dict[str, asyncio.Task[None]] = {}
-        self._silent: dict[str, float] = {}
+        self.bots: dict[Account, str] = {}
+        self._names: dict[tuple[Account, str], tuple[str, float]] = {}
+        self._wanted: dict[Account, set[str]] = {}
+        self._asking: dict[Account, asyncio.Task[None]] = {}
+        self._silent: dict[Account, float] = {}
 
-    def name(self, account: str, id: str) -> str:
+    def name(self, account: Account, id: str) -> str:
         """Return the name of a user, "" as long as nobody knows it."""
         return self._names.get((account, id), ("", 0.0))[0]
 
     def meet(self, account: Account, ids: Iterable[str]) -> None:
         """See that these users' names will be known; called on an event loop."""
         now = lumia.system.monotonic()
-        unknown = {id for id in ids if self._names.get((account.name, id), ("", float("-inf")))[1] <= now}
-        if not unknown or self._silent.get(account.name, 0.0) > now:
+        unknown = {id for id in ids if self._names.get((account, id), ("", float("-inf")))[1] <= now}
+        if not unknown or self._silent.get(account, 0.0) > now:
             return
-        wanted = self._wanted.setdefault(account.name, set())
+        wanted = self._wanted.setdefault(account, set())
         wanted.update(list(unknown)[: max(0, _WAITING - len(wanted))])
-        asking = self._asking.get(account.name)
+        asking = self._asking.get(account)
         if asking is None or asking.done():
-            self._asking[account.name] = asyncio.get_running_loop().create_task(self._ask(account))
+            self._asking[account] = asyncio.get_running_loop().create_task(self._ask(account))
 
     async def _ask(self, account: Account) -> None:
-        wanted = self._wanted[account.name]
+        wanted = self._wanted[account]
         while wanted:
             id = wanted.pop()
             try:
                 name = await asyncio.to_thread(look_up, account, id)
             except RetryAfterError as error:
-                self._silent[account.name] = lumia.system.monotonic() + error.wait
+                self._silent[account] = lumia.system.monotonic() + error.wait
                 wanted.clear()
             except LumiaError:
-                self._silent[account.name] = lumia.system.monotonic() + PAUSE
+                self._silent[account] = lumia.system.monotonic() + PAUSE
                 wanted.clear()
             else:
-                self._keep(account.name, id, name)
+                self._keep(account, id, name)
 
-    def _keep(self, account: str, id: str, name: str) -> None:
+    def _keep(self, account: Account, id: str, name: str) -> None:
         now = lumia.system.monotonic()
         if len(self._names) >= _MOST:
             self._names = {key: kept for key, kept in self._names.items() if kept[1] > now}

@@ -77,7 +77,7 @@ def _deliver(content: lumia.Box[Any], how: Callable[[Account, Outgoing], None], 
         how(account, out)
 
 
-@lumia.event.consumer("msg.media.slack", queue="media", retry=lumia.Retry(attempts=4, backoff=2.0))
+@lumia.event.consumer("msg.media.slack", queue="media", retry=lumia.media.RETRY)
 def fetch(content: lumia.Box[dict[str, Any]]) -> None:
     """Fetch a message's files, then let it go its way."""
     lumia.media.receive(content, locate)

@@ -83,8 +83,8 @@ async def _keep_answer(account: Account, message_id: str, response_url: str) -> 
 
 
 def _context(account: Account) -> Context:
-    name = partial(people.name, account.name)
-    return Context(account.name, people.bots.get(account.name, ""), name, lumia.system.now())
+    name = partial(people.name, account)
+    return Context(account.name, people.bots.get(account, ""), name, lumia.system.now())
 
 
 def _limited(account: Account) -> None:

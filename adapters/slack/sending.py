@@ -9,7 +9,7 @@ from typing import Any
 
 import lumia
 from lumia.adapters import Outgoing
-from lumia.errors import BlobError, RejectedError, UnreachableError
+from lumia.errors import RejectedError, UnreachableError
 
 from . import accounts, api, outgoing
 from .accounts import NAME, Account
@@ -37,7 +37,8 @@ def deliver(account: Account, out: Outgoing) -> None:
         if isinstance(piece, outgoing.Text):
             out.part(number, post, account.name, out.chat, thread, piece.text, reply_to)
         else:
-            out.part(number, share, account.name, out.chat, thread, dict(piece.blob), piece.name)
+            file = lumia.media.outgoing(piece.segment, piece.n)
+            out.part(number, share, account.name, out.chat, thread, dict(file.blob), file.name)
 
 
 def edit(account: Account, out: Outgoing) -> None:
@@ -56,7 +57,7 @@ def post(account: str, chat: str, thread: str | None, text: str, reply_to: str |
     known = accounts.required(account)
     try:
         channel = channel_of(known, chat)
-        pace.take(account, channel)
+        pace.take(known, channel)
         told = {"channel": channel, "text": text, "thread_ts": thread, "unfurl_links": False, "unfurl_media": False}
         done = api.call(known, "chat.postMessage", told)
     except api.SlackError as error:
@@ -71,12 +72,9 @@ def post(account: str, chat: str, thread: str | None, text: str, reply_to: str |
 def share(account: str, chat: str, thread: str | None, blob: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     """Upload a file of the blob store and share it; the message's id is the file's, since Slack names no other."""
     known = accounts.required(account)
-    try:
-        data = lumia.media.read(dict(blob))
-    except BlobError as error:
-        raise RejectedError(f"{name} can't be sent: {error}") from error
+    data = lumia.media.read(blob)
     channel = channel_of(known, chat)
-    pace.take(account, channel)
+    pace.take(known, channel)
     file_id = _uploaded(known, name, data)
     told = {"files": json.dumps([{"id": file_id, "title": name}]), "channel_id": channel, "thread_ts": thread}
     api.form(known, "files.completeUploadExternal", told)

@@ -6,7 +6,7 @@ import asyncio
 import logging
 
 import lumia
-from lumia.errors import LumiaError, RetryAfterError
+from lumia.errors import LeaseLostError, LumiaError, RetryAfterError
 
 from . import accounts, api
 from .accounts import NAME, Account
@@ -62,12 +62,21 @@ async def _end(task: asyncio.Task[None]) -> None:
 
 
 async def _serve(account: Account) -> None:
-    if not account.socket:
-        await _introduced(account)
     async with asyncio.TaskGroup() as group:
         group.create_task(_introduced(account))
-        async with lumia.adapters.owning(f"{NAME}/{account.name}"):
-            await SocketMode(account, lumia.adapters.account(NAME, account.name)).run()
+        if account.socket:
+            group.create_task(_connected(account))
+
+
+async def _connected(account: Account) -> None:
+    """Keep the account's socket open wherever it is this gateway's turn; a lost turn is waited for again."""
+    state = lumia.adapters.account(NAME, account.name)
+    while True:
+        try:
+            async with lumia.adapters.owning(f"{NAME}/{account.name}"):
+                await SocketMode(account, state).run()
+        except LeaseLostError as error:
+            state.disconnected(str(error))
 
 
 async def _introduced(account: Account) -> None:
@@ -93,7 +102,7 @@ async def _introduce(account: Account) -> float:
         if not account.socket:
             state.listening(f"not asked yet who it is: {error}")
         return _PAUSE
-    people.bots[account.name] = str(known.get("user_id", ""))
+    people.bots[account] = str(known.get("user_id", ""))
     if not account.socket:
         state.listening(identity(known))
     return AGAIN

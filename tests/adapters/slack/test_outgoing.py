@@ -56,15 +56,16 @@ def test_files_of_the_blob_store_stand_between_the_texts() -> None:
     image = {"type": "image", "data": {"blob": BLOB, "name": "cat.png"}}
     assert compose([text("before"), image, text("after")]) == [
         Text("before"),
-        File(BLOB, "cat.png"),
+        File(1, image),
         Text("after"),
     ]
-    assert compose([{"type": "image", "data": {"blob": BLOB}}]) == [File(BLOB, "image.png")]
+    far = {"type": "image", "data": {"url": "https://a.b/c.png"}}
+    assert compose([far]) == [File(0, far)]
 
 
-def test_a_file_elsewhere_is_a_link() -> None:
-    assert said({"type": "image", "data": {"url": "https://a.b/c.png", "name": "c"}}) == ["<https://a.b/c.png|c>"]
-    assert said({"type": "file", "data": {"url": "https://a.b/c"}}) == ["<https://a.b/c>"]
+def test_a_file_at_an_open_address_is_a_link() -> None:
+    assert said({"type": "image", "data": {"url": "http://a.b/c.png", "name": "c"}}) == ["<http://a.b/c.png|c>"]
+    assert said({"type": "file", "data": {"url": "http://a.b/c"}}) == ["<http://a.b/c>"]
 
 
 def test_what_has_no_form_here_is_left_out() -> None:
