@@ -21,7 +21,21 @@ from lumia.recording import recorded
 from lumia.store import Store
 
 if TYPE_CHECKING:
-    from lumia import adapters, blobs, checks, errors, gateway, mcp, models, payloads, runtime, services, testing
+    from lumia import (
+        adapters,
+        blobs,
+        checks,
+        errors,
+        gateway,
+        mcp,
+        media,
+        models,
+        outside,
+        payloads,
+        runtime,
+        services,
+        testing,
+    )
 
 __version__ = "0.2.0"
 
@@ -49,7 +63,9 @@ __all__ = [
     "lanes",
     "limit",
     "mcp",
+    "media",
     "models",
+    "outside",
     "payloads",
     "pipe",
     "recorded",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypedDict, TypeVar, Unpack
 
 from lumia.box import Box, require
 from lumia.context import StepContext, active
@@ -16,6 +16,7 @@ from lumia.marks import DEFAULT_QUEUE, MAX_NAME, NORMAL, PRIORITIES, Function, M
 if TYPE_CHECKING:
     from lumia.ports import RunRequest
     from lumia.routes import Plan
+    from lumia.runtime import Table
 
 F = TypeVar("F", bound=Function)
 
@@ -73,13 +74,42 @@ class _Flow:
         `BackendUnavailableError` when nothing could be accepted, `LaneFullError` and `RateLimitedError` where that is
         the declared policy (in a handler they fail the step, which is tried again).
         """
-        lane = lane_options(cap=cap, overflow=overflow, max_age=max_age, stale=stale, collect=collect,
-                            max_wait=max_wait)  # fmt: skip
-        options = _Options(key, dedup, detach, delay, priority, lane, rate)
+        options = _options(
+            key=key, dedup=dedup, detach=detach, delay=delay, priority=priority, cap=cap, overflow=overflow,
+            max_age=max_age, stale=stale, collect=collect, max_wait=max_wait, rate=rate,
+        )  # fmt: skip
         step = active("start()")
         if step is not None:
             return _start_in_step(step, self._flow, id, content, options, also)
         return _start_now(self._flow, id, content, options, also)
+
+    def ask(
+        self,
+        id: str,
+        content: Box[Any],
+        *,
+        also: Sequence[tuple[str, Box[Any]]] = (),
+        **options: Unpack[StartOptions],
+    ) -> Asked:
+        """Return the start that `start` would make outside of a step, for the gateway to commit with others."""
+        return Asked(self._flow, id, content, _options(**options), also)
+
+
+class StartOptions(TypedDict, total=False):
+    """The options of `start`, for those who pass them on."""
+
+    key: str | None
+    dedup: str | None
+    detach: bool
+    delay: float
+    priority: int | None
+    cap: int | None
+    overflow: str
+    max_age: float
+    stale: str
+    collect: float
+    max_wait: float
+    rate: Rate | None
 
 
 class _Options:
@@ -100,6 +130,15 @@ class _Options:
             raise PayloadError("a run has a delay, or waits for its rate or for the end of its burst: leave one out")
         self.key, self.dedup, self.detach, self.delay, self.priority = key, dedup or "", detach, delay, priority
         self.lane, self.rate = lane, rate
+
+
+def _options(
+    *, cap: int | None = None, overflow: str = "reject", max_age: float = 0.0, stale: str = "drop",
+    collect: float = 0.0, max_wait: float = 0.0, rate: Rate | None = None, key: str | None = None,
+    dedup: str | None = None, detach: bool = False, delay: float = 0.0, priority: int | None = None,
+) -> _Options:  # fmt: skip
+    lane = lane_options(cap=cap, overflow=overflow, max_age=max_age, stale=stale, collect=collect, max_wait=max_wait)
+    return _Options(key, dedup, detach, delay, priority, lane, rate)
 
 
 def check_name(what: str, text: object) -> str:
@@ -125,11 +164,12 @@ def check_pause(step: StepContext, delay: object) -> None:
 
 
 def _request(
-    bot: Any, run_id: str, flow: str, id: str, content: Box[Any], options: _Options, *, hold: bool = False
-) -> RunRequest:
+    bot: Any, run_id: str, flow: str, id: str, content: Box[Any], options: _Options, *, hold: bool = False,
+    table: Table | None = None,
+) -> RunRequest:  # fmt: skip
     check_name("id", id)
     require(content, f"start({id!r})")
-    plan = bot.table.index.plan(flow, id)
+    plan = (table or bot.table).index.plan(flow, id)
     if hold:
         from lumia.held import plan_of  # only a live replay needs it
 
@@ -173,24 +213,55 @@ def _check_inline(bot: Any, id: str, plan: Plan, options: _Options) -> None:
         raise ArcError(f"start({id!r}): a live resource can't wait for a lane or a rate; leave these options out")
 
 
-def _start_now(flow: str, id: str, content: Box[Any], options: _Options, also: Sequence[tuple[str, Box[Any]]]) -> str:
-    from lumia import runtime, system
+PLANNED_AT_MOST = 8
+"""How often a start is planned anew because the route table has changed meanwhile."""
 
-    bot = runtime.current()
-    twin = _Options(None, "", False, 0.0, options.priority)
-    wanted = [(flow, id, content, options), *(("event", name, box, twin) for name, box in also)]
-    ids = [system.new_id() for _ in wanted]
-    for _ in range(8):
-        requests = [_request(bot, run_id, *one) for run_id, one in zip(ids, wanted, strict=True)]
+
+class Asked:
+    """A start outside of a step: what is to be accepted at once, with the ids it keeps when it is planned anew."""
+
+    def __init__(
+        self, flow: str, id: str, content: Box[Any], options: _Options, also: Sequence[tuple[str, Box[Any]]] = ()
+    ) -> None:
+        from lumia import system
+
+        twin = _Options(None, "", False, 0.0, options.priority)
+        self.id = id
+        self._wanted = [(flow, id, content, options), *(("event", name, box, twin) for name, box in also)]
+        self._ids = [system.new_id() for _ in self._wanted]
+
+    @property
+    def boxes(self) -> list[Box[Any]]:
+        """Return the Boxes, that of the run first."""
+        return [box for _, _, box, _ in self._wanted]
+
+    def requests(self, bot: Any, table: Table) -> list[RunRequest]:
+        """Return what a transport is asked for, planned with `table`; raises what `start` says of wrong arguments."""
+        return [_request(bot, run, *one, table=table) for run, one in zip(self._ids, self._wanted, strict=True)]
+
+    def unsettled(self) -> StaleRoutesError:
+        """Return the error for a route table that doesn't stand still."""
+        return StaleRoutesError(
+            f"start({self.id!r}): the route table changed {PLANNED_AT_MOST} times meanwhile; try again"
+        )
+
+
+def _start_now(flow: str, id: str, content: Box[Any], options: _Options, also: Sequence[tuple[str, Box[Any]]]) -> str:
+    from lumia import runtime
+
+    bot, asked = runtime.current(), Asked(flow, id, content, options, also)
+    for _ in range(PLANNED_AT_MOST):
+        table = bot.table
+        requests = asked.requests(bot, table)
         try:
-            started = bot.transport.start(requests, routes=bot.table.number)
+            started = bot.transport.start(requests, routes=table.number)
         except StaleRoutesError:
             bot.refresh_routes()
             continue
         if not started[0].duplicate:
-            _run_inline(bot, requests, [box for _, _, box, _ in wanted])
+            _run_inline(bot, requests, asked.boxes)
         return str(started[0].run_id)
-    raise StaleRoutesError(f"start({id!r}): the route table changed 8 times meanwhile; try again")
+    raise asked.unsettled()
 
 
 def _run_inline(bot: Any, requests: Sequence[RunRequest], boxes: Sequence[Box[Any]]) -> None:

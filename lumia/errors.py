@@ -14,6 +14,10 @@
     │   └── ArcError               a live resource was asked to leave its process, or was used after its end
     ├── FlowError                  next(), intercept() or stop() used where it has no meaning
     ├── PayloadError               a payload or destination doesn't fit its schema
+    │   └── PlaceError             a URL leads to a place it may not lead to
+    ├── OutsideError               a server outside can't be reached, or did not answer as it should
+    ├── MediaError                 a file of a message can't be had
+    │   └── TransientMediaError    … now; another try may help
     ├── ConfigError
     │   ├── ConfigKeyError         no such setting; also an AttributeError
     │   ├── ConfigValueError       file, key, value and allowed range
@@ -111,6 +115,32 @@ class FlowError(LumiaError):
 
 class PayloadError(LumiaError):
     """A payload or a destination doesn't fit its schema (DESIGN §10)."""
+
+
+class PlaceError(PayloadError):
+    """A URL is none, or leads to a place it may not lead to, such as an inner address (DESIGN §9)."""
+
+
+class OutsideError(LumiaError):
+    """A server outside can't be reached, is too slow, or breaks off.
+
+    transient: another try may help. sent: it may have got the request.
+    """
+
+    transient = sent = True
+
+    def __init__(self, message: str, *, transient: bool = True, sent: bool = True) -> None:
+        super().__init__(message)
+        self.transient = transient
+        self.sent = sent
+
+
+class MediaError(LumiaError):
+    """A file of a message can't be had; the message says why in plain words and holds no URL."""
+
+
+class TransientMediaError(MediaError):
+    """A file can't be had now; another try may help."""
 
 
 class ConfigError(LumiaError):

@@ -1,4 +1,4 @@
-"""Run ids: 22 characters, sorted by time, free of look-alikes (Crockford base 32)."""
+"""Run ids: 22 characters, sorted by time, free of look-alikes (Crockford base 32); and which runs are chat messages."""
 
 from __future__ import annotations
 
@@ -7,6 +7,15 @@ import hashlib
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 _TIME, _REST = 10, 12
 LENGTH = _TIME + _REST
+MESSAGE = "msg"
+"""The pipeline that messages take."""
+MEDIA = f"{MESSAGE}.media."
+"""What the event of a message begins with whose files are fetched first; that starts the pipeline (docs/media.md)."""
+
+
+def is_message(id: str) -> bool:
+    """Tell whether a run of this id holds a chat message to be answered, be it one whose files are fetched first."""
+    return id == MESSAGE or id.startswith(MEDIA)
 
 
 def _base32(number: int, length: int) -> str:

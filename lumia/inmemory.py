@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from lumia.boxwire import burst
 from lumia.dead import MAX_LETTERS, DeadFilter, DeadLetter
-from lumia.errors import RunTimeoutError, StaleClaimError, StaleRoutesError, UnknownRunError
+from lumia.errors import LumiaError, RunTimeoutError, StaleClaimError, StaleRoutesError, UnknownRunError
 from lumia.inmemory_effects import Ledger, LedgerPort
 from lumia.inmemory_journal import Journal, JournalPort
 from lumia.inmemory_lanes import LanePort, Lanes
@@ -85,6 +85,19 @@ class InMemoryTransport(LedgerPort, LanePort, JournalPort):
             answer = [self._begin(request) for request in requests]
             self._changed.notify_all()
             return answer
+
+    def start_each(
+        self, starts: Sequence[Sequence[RunRequest]], *, routes: int | None = None
+    ) -> list[list[Started] | Exception]:
+        """Accept several starts, each in an atomic step of its own."""
+        with self._changed:
+            return [self._start_one(requests, routes) for requests in starts]
+
+    def _start_one(self, requests: Sequence[RunRequest], routes: int | None) -> list[Started] | Exception:
+        try:
+            return self.start(requests, routes=routes)
+        except LumiaError as error:
+            return error
 
     def _refuse(self, requests: Sequence[RunRequest]) -> None:
         if any(request.lane or request.rate for request in requests):

@@ -12,6 +12,7 @@ from typing import Any
 
 from lumia.context import active, required
 from lumia.errors import BoxError, PayloadError
+from lumia.ids import is_message
 from lumia.marks import MAX_NAME, is_name, is_seconds
 
 OVERFLOWS = ("reject", "drop_oldest", "drop_newest")
@@ -195,6 +196,11 @@ class Waiting:
     id: str
     content: Any
     accepted: float
+
+    @property
+    def is_message(self) -> bool:
+        """Tell whether it holds a chat message: a run of pipeline `msg`, or of `msg.media.…` that fetches its files."""
+        return is_message(self.id)
 
 
 def waiting(last: int = 20, *, first: int | None = None) -> tuple[Waiting, ...]:

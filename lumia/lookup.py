@@ -12,7 +12,7 @@ from typing import Protocol
 from lumia.dead import DeadFilter, DeadLetter, open_letters
 from lumia.errors import UnknownRunError
 from lumia.history import History, RunFilter, RunSummary, carries, newest_first
-from lumia.ids import id_time, is_beginning
+from lumia.ids import MEDIA, MESSAGE, id_time, is_beginning, is_message
 from lumia.journal import JournalEntry
 from lumia.ports import RunRecord
 from lumia.trace import Live, Trace, build
@@ -24,8 +24,6 @@ HEAD = 10
 MANY = 1000
 CANDIDATES = 4
 """Ids that a message names at most."""
-MESSAGE = "msg"
-"""The pipeline that messages take."""
 MORE = 50
 """Detached trees that are passed over at most in the search for a message."""
 OPEN_RUNS = 200
@@ -89,8 +87,9 @@ class Lookup:
         Raises `UnknownRunError` when there are none.
         """
         recent = self._recent(number, group)
-        messages = self.history.find(RunFilter(id=MESSAGE, group=group, trees=True, limit=number))
-        known = {run.run_id: run for run in (*recent, *messages)}
+        ids = (MESSAGE, f"{MEDIA}*")
+        messages = [self.history.find(RunFilter(id=id, group=group, trees=True, limit=number)) for id in ids]
+        known = {run.run_id: run for run in (*recent, *messages[0], *messages[1])}
         runs = sorted(newest_first(known.values()), key=_told_last)[:number]
         if not runs:
             raise UnknownRunError(
@@ -186,7 +185,7 @@ def _is_of_the_bus(run: RunSummary) -> bool:
 
 
 def _told_last(run: RunSummary) -> tuple[bool, bool, bool]:
-    return _is_of_the_bus(run), bool(run.cause), run.flow == "event"
+    return _is_of_the_bus(run), bool(run.cause), run.flow == "event" and not is_message(run.id)
 
 
 def _listed(ids: Sequence[str]) -> str:

@@ -48,7 +48,8 @@ def open_bot(
     bot = Runtime(
         folder, base(), carried, secret, config, services=Services(), limits=limits, models=_models(config),
         blobs=Blobs(folder / "data" / "blobs", max_bytes=config.core.blobs.max_bytes,
-                    allowed=tuple(config.core.blobs.allowed)),
+                    allowed=tuple(config.core.blobs.allowed), keep=config.core.blobs.keep,
+                    min_free=config.core.blobs.min_free),
         redact=_redactor(secret, config),
     )  # fmt: skip
     bot.activate()

@@ -30,8 +30,10 @@ from pydantic import (
     model_validator,
 )
 
-from lumia import system
+from lumia import ids, system
 from lumia.errors import PayloadError
+
+is_message = ids.is_message
 
 PIDS: Mapping[str, int] = {"console": 1, "webhook": 2, "qq": 3, "telegram": 4, "discord": 5, "slack": 6}
 """Numeric ids of the platforms Lumia ships; a stranger's adapter takes one from 100 up."""

@@ -286,6 +286,14 @@ class Transport(Protocol):
         `LaneFullError` and `RateLimitedError` when a lane or a rate refuses one of them: then none was accepted.
         """
 
+    def start_each(
+        self, starts: Sequence[Sequence[RunRequest]], *, routes: int | None = None
+    ) -> list[list[Started] | Exception]:
+        """Accept several starts in one trip, each an atomic step of its own, in this order.
+
+        Returns for each what `start` returns for it, or the error it raises; one that fails leaves the others be.
+        """
+
     def commit(self, claim: Claim, commit: Commit) -> Claim | None:
         """End a step. Returns the next claim for this process (fused or batched) or None; `StaleClaimError` if lost."""
 

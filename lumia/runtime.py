@@ -128,6 +128,11 @@ class Runtime:
         return self._table
 
     @property
+    def planned(self) -> Table | None:
+        """Return the route table to plan with, None while none has been read: `table` would wait for the broker."""
+        return self._table
+
+    @property
     def routes(self) -> RouteIndex:
         """Return the index of the routes this process plans with."""
         return self.table.index

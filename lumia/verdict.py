@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from lumia.ids import is_message
 from lumia.journal import CANCEL
 from lumia.trace import ANSWER, Effect, Run, Step, Trace
 
@@ -54,7 +55,7 @@ def is_delivered(run: Run) -> bool:
 
 
 def _expects_answer(root: Run) -> bool:
-    return root.flow != "event" and root.id.split(".")[0].split(",")[0] in MESSAGES
+    return is_message(root.id) or (root.flow != "event" and root.id.split(".")[0].split(",")[0] in MESSAGES)
 
 
 def _delivered(runs: Sequence[Run], others: Sequence[Run], why: str) -> str:

@@ -14,7 +14,7 @@ import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -91,7 +91,7 @@ class Failing:
     """Calls scripts, and fails where it is told to."""
 
     def __init__(self, call: Call, points: tuple[Failpoint, ...]) -> None:
-        self._call = call
+        self._call: Any = call  # `Scripts`, which has `each` beside
         self._points = points
         self._counts: Counter[str] = Counter()
         self._lock = threading.Lock()
@@ -110,6 +110,36 @@ class Failing:
             else:
                 _hit(point, count)
         return answer
+
+    def each(self, script: str, calls: Sequence[Sequence[Any]]) -> list[Any]:
+        """Run `script` once for each of `calls` in one trip, with the faults due at each; an `error` is one's answer.
+
+        The faults before it come before the trip, those after it when all have been answered.
+        """
+        answers: list[Any] = [None] * len(calls)
+        with self._lock:
+            first = self._counts[script] + 1
+            self._counts[script] += len(calls)
+        for at in range(len(calls)):
+            answers[at] = self._met(script, "before", first + at)
+        sent = [at for at in range(len(calls)) if answers[at] is None]
+        for at, answer in zip(sent, self._call.each(script, [calls[at] for at in sent]), strict=True):
+            answers[at] = answer
+        for at in sent:
+            answers[at] = self._met(script, "after", first + at, calls[at], answers[at]) or answers[at]
+        return answers
+
+    def _met(self, script: str, moment: str, count: int, args: Sequence[Any] = (), answer: Any = None) -> Any:
+        """Return the error that the faults due now end in, or None."""
+        try:
+            for point in self._due(script, moment, count):
+                if point.action == "resend":
+                    self._again(script, tuple(args), answer)
+                else:
+                    _hit(point, count)
+        except RedisConnectionError as error:
+            return error
+        return None
 
     def _due(self, script: str, moment: str, count: int) -> list[Failpoint]:
         return [point for point in self._points if point.meets(script, moment, count)]

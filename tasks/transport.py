@@ -14,7 +14,7 @@ from typing import Any
 from redis import Redis
 from redis.backoff import ExponentialBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import OutOfMemoryError, ReadOnlyError, RedisError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.retry import Retry
 
@@ -23,7 +23,6 @@ from lumia.errors import (
     BackendUnavailableError,
     RunTimeoutError,
     StaleClaimError,
-    StaleRoutesError,
     StoreError,
     UnknownRunError,
 )
@@ -38,7 +37,6 @@ from lumia.ports import (
     Limits,
     RunRecord,
     RunRequest,
-    Started,
     StoreOp,
 )
 from lumia.routes import Plan, RouteTable
@@ -53,6 +51,7 @@ from tasks.history import StreamHistory
 from tasks.keys import PREFIX, WORKERS
 from tasks.ledger import LedgerPort
 from tasks.scripts import Scripts, bound
+from tasks.starting import StartPort
 
 STATES = {"w": "waiting", "q": "queued", "c": "claimed", "d": "delayed", "e": "ended", "f": "finished", "n": "queued"}
 FRESH_SECONDS = 5.0
@@ -67,6 +66,8 @@ REFUSALS = {
     "BUSY": "a script takes long; try again soon",
 }
 """What a server answers that can't write now, and the way out."""
+_CODES: dict[type[Exception], str] = {OutOfMemoryError: "OOM", ReadOnlyError: "READONLY"}
+"""Errors that redis-py knows by class: the code is no longer in their text."""
 _AWAY = (RedisConnectionError, RedisTimeoutError, OSError)
 
 
@@ -81,7 +82,19 @@ def connect(url: str, *, timeout: float = 5.0, tries: int = 5) -> Redis:
                           health_check_interval=15, client_name="lumia", **plain)  # fmt: skip
 
 
-class RedisTransport(LedgerPort):
+def unavailable(error: Exception) -> BackendUnavailableError | None:
+    """Return how an error of the client or the server is told where it means that Redis can't be used now."""
+    if isinstance(error, _AWAY):
+        return BackendUnavailableError(
+            f"Redis does not answer ({error}), so nobody knows whether this was accepted; with the same dedup text "
+            "it may be sent again"
+        )
+    said = f"{_CODES.get(type(error), '')} {error}"
+    way_out = next((text for word, text in REFUSALS.items() if word in said), "")
+    return BackendUnavailableError(f"Redis refuses to write: {error}; {way_out}") if way_out else None
+
+
+class RedisTransport(StartPort, LedgerPort):
     """Implements `lumia.ports.Transport` on one Redis or Valkey primary."""
 
     def __init__(self, redis: Redis, *, worker: str, limits: Limits | None = None, prefix: str = PREFIX) -> None:
@@ -101,15 +114,15 @@ class RedisTransport(LedgerPort):
         """Run a script; raises `BackendUnavailableError` when Redis can't be reached or refuses to write."""
         try:
             return self._run(script, *args)
-        except _AWAY as error:
-            raise BackendUnavailableError(
-                f"Redis does not answer ({error}), so nobody knows whether this was accepted; with the same dedup text "
-                "it may be sent again"
-            ) from error
-        except ResponseError as error:
-            if way_out := next((text for word, text in REFUSALS.items() if word in str(error)), ""):
-                raise BackendUnavailableError(f"Redis refuses to write: {error}; {way_out}") from error
+        except (*_AWAY, ResponseError) as error:
+            if (told := unavailable(error)) is not None:
+                raise told from error
             raise
+
+    def call_each(self, script: str, calls: Sequence[Sequence[Any]]) -> list[Any]:
+        """Run a script once for each of `calls`, in one trip; an error stands in its answer's place."""
+        answers = self._run.each(script, calls)
+        return [(unavailable(one) or one) if isinstance(one, Exception) else one for one in answers]
 
     def _insist(self, script: str, *args: Any) -> Any:
         """Run a script on which a claim depends: an absence of Redis, up to a limit, only makes it late."""
@@ -122,39 +135,6 @@ class RedisTransport(LedgerPort):
                     raise
                 log.warning("%s is tried again: %s", script, error)
                 time.sleep(PAUSE_SECONDS)
-
-    # --- starting
-
-    def start(self, requests: Sequence[RunRequest], *, routes: int | None = None) -> list[Started]:
-        """Accept the requests in one atomic step."""
-        limits = self.limits
-        window, keep = int(limits.dedup_window * 1000), int(limits.keep_runs * 1000)
-        head = {"routes": routes, "window": window, "keep": keep, "limit": limits.journal_bytes}
-        if routes is None:
-            del head["routes"]
-        reply = self._with_plans(requests, lambda *runs: self.call("start", json.dumps(head), *runs))
-        if reply[0] == b"stale":
-            raise StaleRoutesError(f"the plans were made with table {routes}, published is {reply[1].decode()}")
-        lanes.check(reply)
-        pairs = zip(reply[1::2], reply[2::2], strict=True)
-        return [Started(run.decode(), duplicate=flag == b"1", joined=flag == b"j") for run, flag in pairs]
-
-    def _with_plans(self, requests: Sequence[RunRequest], send: Callable[..., Any]) -> Any:
-        """Send runs with the plans Redis isn't known to have, and with all of them when it turns out to lack one."""
-        reply = send(*self._runs(requests))
-        if reply[0] == b"plan":
-            self._stored.clear()
-            reply = send(*self._runs(requests))
-        if reply[0] not in (b"stale", b"refused", b"gone", b"full", b"limited"):
-            self._stored.update(request.plan.digest for request in requests)
-        return reply
-
-    def _runs(self, requests: Sequence[RunRequest]) -> list[str]:
-        found = []
-        for request in requests:
-            with_plan = request.plan.digest not in self._stored
-            found += [wire.run(request, self.limits, self.worker, with_plan=with_plan), request.box]
-        return found
 
     # --- executing
 

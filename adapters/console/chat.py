@@ -72,7 +72,7 @@ def compose(chat: Chat, sender: str, text: str, message_id: str) -> dict[str, An
         platform=PLATFORM,
         account=ACCOUNT,
         chat=chat.as_dict(),
-        sender={"id": sender, "name": sender},
+        sender={"id": sender, "name": sender, "role": "owner"},
         text=text,
         message_id=message_id,
         mentions=[{"id": ACCOUNT, "name": name}] if mentioned else [],

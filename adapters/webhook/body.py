@@ -8,9 +8,10 @@ from typing import Annotated, Any, NoReturn
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 import lumia
+from lumia import gateway
 from lumia.payloads import Id, Text, escape_id, lane
 
-from . import target
+from . import callback
 from .source import NAME, Source
 
 _CALLBACK_KEPT = 7 * 86400.0
@@ -51,7 +52,7 @@ def read(data: bytes, source: Source) -> Body:
     """Return the posted object; raises `lumia.errors.PayloadError` saying what is wrong, and where."""
     body = lumia.payloads.parse(Body, _json(data), what="body")
     if body.callback_url is not None:
-        target.check(body.callback_url, source.callback_hosts)
+        lumia.outside.check(body.callback_url, callback.places(source.callback_hosts))
     return body
 
 
@@ -72,7 +73,7 @@ def _no_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is no JSON value")
 
 
-def submit(source: Source, body: Body) -> str:
+async def submit(source: Source, body: Body) -> str:
     """Accept a message and return its run id; the same message id again gives the same run.
 
     The callback's address is written first, so a reply can never be quicker than it.
@@ -81,15 +82,18 @@ def submit(source: Source, body: Body) -> str:
     msg = compose(source, body, message_id)
     key = lane(NAME, source.name, msg["chat"]["kind"], msg["chat"]["id"])
     if body.callback_url:
-        store = lumia.store.of(NAME)
-        store.set(callback_key(message_id), body.callback_url, scope=source.name, ttl=_CALLBACK_KEPT)
-    return lumia.pipe.start(
-        id="msg",
+        await gateway.call(_keep_callback, source, message_id, body.callback_url)
+    return await gateway.start(
+        "msg",
         content=lumia.Box.any(msg, meta={"account": source.name, "chat": msg["chat"]}),
         key=key,
         dedup=lumia.payloads.dedup_key(key, message_id),
         also=[("msg.webhook", lumia.Box.any({"source": source.name, **body.model_dump(exclude_none=True)}))],
     )
+
+
+def _keep_callback(source: Source, message_id: str, url: str) -> None:
+    lumia.store.of(NAME).set(callback_key(message_id), url, scope=source.name, ttl=_CALLBACK_KEPT)
 
 
 def callback_key(message_id: str) -> str:

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
-from ssl import SSLContext
-
-import httpx
 
 import lumia
 
-from . import target
-
-TIMEOUT = 10.0
-"""Seconds for each of connecting, sending and waiting for the answer's head."""
+SECONDS = 20.0
+"""How long a callback may take, until the head of its answer."""
 
 
 class CallbackError(lumia.errors.LumiaError):
     """A callback was not taken; the delivery is tried again."""
+
+
+def places(allowed: Sequence[str]) -> lumia.outside.Places:
+    """Return where callbacks of a source may go: outside, and to what its allow-list adds (DESIGN §9)."""
+    return lumia.outside.Places(
+        allowed=tuple(allowed),
+        what="callback_url",
+        way_out="add it to callback_hosts of the source in config/webhook.toml to allow it",
+    )
 
 
 def post(url: str, data: bytes, headers: Mapping[str, str], allowed: Sequence[str]) -> int:
@@ -26,35 +29,10 @@ def post(url: str, data: bytes, headers: Mapping[str, str], allowed: Sequence[st
     Raises `CallbackError` when nobody took it, `lumia.errors.PayloadError` when it may not go there.
     """
     try:
-        goal = target.resolve(url, allowed)
-    except OSError as error:
-        raise CallbackError(f"the callback's host has no address: {error}") from error
-    failures = []
-    with _client() as client:
-        for address in goal.addresses:
-            try:
-                return _posted(client, goal.url, address, data, headers)
-            except httpx.ConnectError as error:
-                failures.append(f"{address}: {error}")
-            except httpx.HTTPError as error:
-                raise CallbackError(f"the callback failed: {type(error).__name__}: {error}") from error
-    raise CallbackError(f"the callback can't be reached: {'; '.join(failures)}")
-
-
-def _posted(client: httpx.Client, url: httpx.URL, address: str, data: bytes, headers: Mapping[str, str]) -> int:
-    extensions = {"sni_hostname": url.raw_host.decode("ascii")} if url.scheme == "https" else {}
-    all_headers = {**headers, "Host": url.netloc.decode("ascii"), "User-Agent": f"Lumia/{lumia.__version__}"}
-    goal = url.copy_with(host=address)
-    with client.stream("POST", goal, content=data, headers=all_headers, extensions=extensions) as answer:
-        if answer.is_success:
-            return answer.status_code
-        raise CallbackError(f"the callback answered {answer.status_code}, expected 2xx; redirects are not followed")
-
-
-def _client() -> httpx.Client:
-    return httpx.Client(timeout=TIMEOUT, trust_env=False, follow_redirects=False, verify=_trusted())
-
-
-@lru_cache(maxsize=1)
-def _trusted() -> SSLContext:
-    return httpx.create_ssl_context(trust_env=False)
+        call = lumia.outside.ask("POST", url, places=places(allowed), headers=headers, content=data, seconds=SECONDS)
+        with call as answer:
+            if 200 <= answer.status < 300:
+                return answer.status
+            raise CallbackError(f"the callback answered {answer.phrase}, expected 2xx; redirects are not followed")
+    except lumia.errors.OutsideError as error:
+        raise CallbackError(f"the callback failed: {error}") from error

@@ -24,7 +24,7 @@ async def post(request: gateway.Request) -> gateway.Response:
     wait = rates.take(source)
     if wait:
         raise gateway.HTTPException(429, "too many messages from this source", {"Retry-After": str(math.ceil(wait))})
-    run_id = await gateway.call(bodies.submit, source, bodies.read(data, source))
+    run_id = await bodies.submit(source, bodies.read(data, source))
     return gateway.JSONResponse({"run_id": run_id}, 202)
 
 

@@ -218,8 +218,8 @@ def _cpu(database: Database) -> float:
 
 
 def _recall(database: Database, scope: Scope, text: str, vector: Embedded) -> Any:
-    with database.transaction() as connection:
-        return recall(connection, scope, text, vector, sender="p3", top_k=TOP_K, now=NOW)
+    with database.transaction() as connection, database.beside() as beside:
+        return recall(connection, scope, text, vector, sender="p3", top_k=TOP_K, now=NOW, beside=beside)
 
 
 def _raw(database: Database, scope: int, vector: Embedded, *, exact: bool) -> list[int]:

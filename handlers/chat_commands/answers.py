@@ -14,7 +14,7 @@ from typing import Any
 import lumia
 
 from . import explaining
-from .asking import ADMIN, OFF, Asked, needed
+from .asking import ADMIN, OFF, OWNER, Asked, needed
 from .parsing import WORDS
 from .wording import duration, language_of, listed, say, shown
 
@@ -112,6 +112,10 @@ def status(asking: Asking) -> str:
     if asked.may(ADMIN):
         lines.append(_spent(asking, found))
     lines.append(_paused(asking, found.paused))
+    if found.limit and asked.role == OWNER and asked.private:
+        lines.append(asking.say("status.limit", why=shown(found.limit, 160)))
+    elif found.silent:
+        lines.append(asking.say("status.limited"))
     return "\n".join(lines)
 
 
@@ -215,9 +219,12 @@ def persona(asking: Asking) -> str:
     chat = asked.platform, asked.kind, asked.chat_id
     name = asked.command.text
     if not name:
-        chosen = asking.say("persona.chosen") if personas.chosen(*chat) else ""
-        lines = [
-            asking.say("persona.now", name=shown(personas.of(*chat).name), chosen=chosen),
+        chosen, now = personas.chosen(*chat), personas.of(*chat).name
+        here = asking.say("persona.chosen") if chosen == now else ""
+        lines = [asking.say("persona.now", name=shown(now), chosen=here)]
+        if chosen and not here:
+            lines.append(asking.say("persona.lost", name=shown(chosen)))
+        lines += [
             asking.say("persona.names", names=listed(asking.language, personas.names())),
             asking.say("persona.how"),
         ]

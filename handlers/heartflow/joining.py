@@ -1,8 +1,10 @@
 """Bursts and interruptions: what somebody adds while the bot waits or thinks is part of the same message.
 
 Lines of the same person that wait in the chat's lane are taken into the turn that is under way; their own turns then
-end as `joined`. It commits with the step that takes them, so a line is joined or has a turn of its own, never both.
-A step that is tried again may find more of them: it asks its models anew then (`asking.Asking.seen`).
+end as `joined`. A message whose files are fetched first waits as a run of another kind, whose child has the turn: what
+was taken up is marked by the message's id. It commits with the step that takes them, so a line is joined or has a turn
+of its own, never both. A step that is tried again may find more of them: it asks its models anew then
+(`asking.Asking.seen`).
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ def join(message: Message, config: Any, admits: Callable[[Message], bool]) -> li
             break
         line = lines.line_of(other, lumia.system.now(), config.max_text_chars)
         found.append((lines.push(message.scope, line, k=config.context_lines, cap=config.context_cap), other))
-        STORE.set(_key(run_id), message.message_id or "", scope=message.scope, ttl=_SECONDS)
+        STORE.set(_key(other, run_id), message.message_id or "", scope=message.scope, ttl=_SECONDS)
     return found
 
 
@@ -48,19 +50,19 @@ def whole(line: Line, added: list[tuple[Line, Message]]) -> Line:
     return replace(line, text="\n".join([line.text, *(one.text for one, _ in added)]))
 
 
-def joined_to(scope: str) -> str | None:
-    """Return the message in whose turn that of the running run was taken up, None when it has a turn of its own."""
-    found = STORE.get(_key(lumia.context.origin()[0]), scope=scope)
+def joined_to(message: Message) -> str | None:
+    """Return the message in whose turn the running run's was taken up, None when it has a turn of its own."""
+    found = STORE.get(_key(message, lumia.context.origin()[0]), scope=message.scope)
     return None if found is None else str(found)
 
 
-def over(scope: str) -> None:
-    """Forget the mark of the running run, whose turn ends here."""
-    STORE.delete(_key(lumia.context.origin()[0]), scope=scope)
+def over(message: Message) -> None:
+    """Forget the mark of the running run's message, whose turn ends here."""
+    STORE.delete(_key(message, lumia.context.origin()[0]), scope=message.scope)
 
 
-def _key(run_id: str) -> str:
-    return f"joined:{run_id}"
+def _key(message: Message, run_id: str) -> str:
+    return f"joined:{message.message_id or run_id}"
 
 
 def _following(message: Message) -> list[list[Any]]:
@@ -70,11 +72,13 @@ def _following(message: Message) -> list[list[Any]]:
     """
     found: list[list[Any]] = []
     for waiting in lumia.lanes.waiting(first=2 * MOST):
-        if waiting.id != "msg" or STORE.get(_key(waiting.run_id), scope=message.scope) is not None:
+        if not waiting.is_message:
             continue
         try:
             other = read(waiting.content)
         except lumia.errors.PayloadError:
+            continue
+        if STORE.get(_key(other, waiting.run_id), scope=message.scope) is not None:
             continue
         if _is_command(waiting.content):
             break

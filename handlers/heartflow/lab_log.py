@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Any
 from unicodedata import category
 
+import lumia
+
 REQUIRED = ("message_id", "time", "group_id", "sender_id", "sender_name", "text")
 LABELS = ("engage", "silent")
 _KEYS = f"a line is an object with {', '.join(REQUIRED)} and optionally reply_to, mentions_bot, label"
@@ -160,7 +162,9 @@ def _exported(file: str, objects: Sequence[tuple[int, Mapping[str, Any]]]) -> li
 
 def _began(file: str, number: int, line: Mapping[str, Any]) -> Iterator[Entry]:
     told = line.get("e")
-    if not isinstance(told, Mapping) or told.get("i") != "msg" or not isinstance(told.get("d"), Mapping):
+    if not isinstance(told, Mapping) or not isinstance(told.get("d"), Mapping):
+        return
+    if not lumia.payloads.is_message(str(told.get("i"))):
         return
     try:
         box = json.loads(told["d"].get("box") or "null")

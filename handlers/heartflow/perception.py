@@ -187,7 +187,7 @@ def perceive(
     if scored.score is None:
         return _outcome(False, f"no score: {scored.reason}", near, scored, threshold)
     engage = scored.score > threshold
-    compared = f"score {scored.score:.2f} {'over' if engage else 'under'} {threshold:.2f}"
+    compared = f"score {_compared(scored.score, threshold)}"
     return _outcome(engage, f"{compared}: {scored.reason or 'no reason given'}", near, scored, threshold)
 
 
@@ -287,6 +287,13 @@ def _just_answered(message: Heard, lines: Sequence[Said], now: float) -> bool:
         return False
     since = [line for line in lines[spoke + 1 :] if line.by == "user" and line.id != message.sender_id]
     return not any(called_by(line.text, [message.sender_name], ()) for line in since)
+
+
+def _compared(score: float, threshold: float) -> str:
+    """Return how a score stands to its threshold, with as many digits as it takes to see it."""
+    how = "over" if score > threshold else "under" if score < threshold else "at"
+    digits = next((n for n in (2, 3, 4) if f"{score:.{n}f}" != f"{threshold:.{n}f}"), 2)
+    return f"{score:.{digits}f} {how} {threshold:.{digits}f}"
 
 
 def score(message: Heard, earlier: Sequence[Said], tuning: Tuning, lines: Sequence[Said] = ()) -> Scored:

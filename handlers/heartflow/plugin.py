@@ -80,7 +80,7 @@ def filter_message(content: lumia.Box[Any]) -> None:
     """L0: drop what no model needs to see, each drop with its reason; mark what must be answered (spec §12.2)."""
     message = read(content.into(), content.meta)
     lumia.annotate(layer="L0")
-    if joining.joined_to(message.scope) is None:  # else the rules have let it pass with the turn that took it up
+    if joining.joined_to(message) is None:  # else the rules have let it pass with the turn that took it up
         verdict = ruled(message)
         if verdict.stop:
             decisions.note(message, "L0", False, verdict.stop)
@@ -95,9 +95,9 @@ def filter_message(content: lumia.Box[Any]) -> None:
 def perceive(content: lumia.Box[Any]) -> None:
     """L1: is this for the bot? What isn't goes to the chat's lines and ends here, silently (spec §12.3)."""
     message, config = read(content.into(), content.meta), lumia.config.get(NAME)
-    if (into := joining.joined_to(message.scope)) is not None:
+    if (into := joining.joined_to(message)) is not None:
         lumia.annotate(layer="L1", joined=into)
-        joining.over(message.scope)
+        joining.over(message)
         reason = f"joined: taken up together with message {into}"
         decisions.note(message, "L1", False, reason)
         lumia.utils.stop(reason)

@@ -42,7 +42,8 @@ class Paused:
 @dataclass(frozen=True, slots=True)
 class Status:
     """How a chat stands. lines: kept word for word; summarised: lines that summaries stand for; day: `YYYY-MM-DD`;
-    tokens and cost (US dollars): spent on that day, `unpriced` calls not in the cost."""
+    tokens and cost (US dollars): spent on that day, `unpriced` calls not in the cost; limit: what the budget makes it do
+    without, "" for nothing, as the trace says it; silent: that is everything but mentions, or everything."""
 
     lines: int
     summarised: int
@@ -51,6 +52,8 @@ class Status:
     tokens: int
     cost: float
     unpriced: int
+    limit: str = ""
+    silent: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,13 +104,14 @@ class Response:
 
     def status(self, chat: str) -> Status:
         """Return how a chat stands now."""
-        day = budget.today(lumia.config.get("heartflow"))
+        config = lumia.config.get("heartflow")
+        day, allowed = budget.today(config), budget.allowance(chat, config)
         spent = budget.spent(chat, day).total
         summary = STORE.get(lines.SUMMARY, scope=chat)
         to = summary.get("to", 0) if isinstance(summary, Mapping) and _has_parts(summary) else 0
         return Status(
             len(STORE.items(lines.LINES, scope=chat)), int(to), self.paused(chat), day, spent.tokens,
-            spent.cost, spent.unpriced,
+            spent.cost, spent.unpriced, allowed.reason, allowed.mentions_only,
         )  # fmt: skip
 
     def reset(self, chat: str) -> int:

@@ -8,6 +8,7 @@ the vectors and mentions of those considered, and with them what is likely to be
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -47,12 +48,14 @@ def associate(
     seeds: Sequence[int],
     shares: NDArray[np.float64],
     shown: Sequence[int] = (),
+    beside: psycopg.Connection[Any] | None = None,
 ) -> tuple[Links, dict[int, bytes]]:
     """Return what the best candidates say for those `considered`, and by number the instances `shown`, as
     `reading.instance_of_json` takes them.
 
     considered, seeds, shown: positions among the candidates, the seeds best first. shares: of the activation, one per
-    seed, adding up to 1. Inside the transaction in which `found` was found; raises what the database raises.
+    seed, adding up to 1. beside: as for `candidates.find`. Inside the transaction in which `found` was found; raises
+    what the database raises.
     """
     wanted = sorted({*considered, *seeds, *shown})
     values = {
@@ -61,9 +64,11 @@ def associate(
         "shown": lookup.array(found.numbers[list(shown)].tolist()),
         "hub": int(min(_HUB, max(3.0, 0.05 * found.place.instances))),
     }
-    with connection.pipeline():
+    with connection.pipeline(), beside.pipeline() if beside else nullcontext():
+        if beside:
+            beside.execute(lookup.PLANNED)
+        mentions = (beside or connection).execute(_MENTIONS, values, prepare=True, binary=True)
         rows = connection.execute(_ROWS, values, prepare=True, binary=True)
-        mentions = connection.execute(_MENTIONS, values, prepare=True, binary=True)
     numbers, vectors, instances = _read(rows, len(found.whitening.mean))
     row = mentions.fetchone()
     packed = np.frombuffer((row and row[0]) or b"", _MENTION)

@@ -4,13 +4,14 @@
 2. activation.py: what spreads from the query's topics.
 3. `_GATHER`: the nearest instances and those with the best BM25 score, with their neighbours in the conversation.
 
-The last two are sent together, and words are scored while the server works. Statements are planned once per
-connection.
+The last two are sent together, over two connections when a second one is lent, and words are scored while the server
+works. Statements are planned once per connection.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -73,11 +74,13 @@ def find(
     parts: Parts | None = None,
     now: float,
     nearest: int = NEAREST,
+    beside: psycopg.Connection[Any] | None = None,
 ) -> Found | None:
     """Return what of the visible scopes may answer `query`, None when there are none.
 
-    vector: of the query, of length 1. sender: id of who asks. people: more names of people, name → id. Inside the
-    caller's transaction on a connection of `Database`; raises what the database raises.
+    vector: of the query, of length 1. sender: id of who asks. people: more names of people, name → id. beside: a second
+    connection, on which topics are looked for meanwhile (`Database.beside`). Inside the caller's transaction on a
+    connection of `Database`; raises what the database raises.
     """
     parts = parts or Parts()
     place = lookup.look(connection, scope, query, people or {})
@@ -96,10 +99,12 @@ def find(
         "asker": sender or "",
     }
     spread: psycopg.Cursor[Any] | None = None
-    with connection.pipeline():
+    with connection.pipeline(), beside.pipeline() if beside else nullcontext():
         if parts.spreading:
             asked = values | activation.values(query, place)
-            spread = connection.execute(activation.statement(exact), asked, prepare=True, binary=True)
+            if beside:
+                beside.execute(lookup.PLANNED)  # all until the pipeline's end is one transaction
+            spread = (beside or connection).execute(activation.statement(exact), asked, prepare=True, binary=True)
         words = place.words()
         values["numbers"] = lookup.array(words.best(nearest) if parts.lexical else [])
         if not exact:

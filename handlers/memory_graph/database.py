@@ -30,6 +30,8 @@ _IDLE_SECONDS = 5.0
 _AWAY_SECONDS = 2.0
 """A database that can't be reached is not asked again for so long: nobody waits for the same time-out in turn."""
 _KEPT = 16
+_SECOND = 4
+"""So many second connections (`Database.beside`) at once: a server has only so many for all its clients."""
 _OPTIONS = "-c jit=off -c hnsw.iterative_scan=strict_order -c hnsw.ef_search=140"
 """Settings of every session, so that no recall has to send them (`candidates`)."""
 _watchdog = Watchdog()
@@ -62,6 +64,7 @@ class Database:
         self._migrating = threading.Lock()
         self._idle: list[tuple[psycopg.Connection[Any], float]] = []
         self._pid = os.getpid()
+        self._second = threading.BoundedSemaphore(_SECOND)
         self._ready = False
         self._embedder = 0
         self._away: tuple[float, MemoryUnavailableError] | None = None
@@ -109,6 +112,31 @@ class Database:
                     "the memory's vectors are another embedder's now; restart the worker with the configured embedder"
                 )
             yield connection
+
+    @contextmanager
+    def beside(self) -> Iterator[psycopg.Connection[Any] | None]:
+        """Give a second connection, in autocommit mode, for what may be asked while the first one's statements run.
+
+        None when enough are lent already, or none is to be had: then one after the other has to do.
+        """
+        second = self._second
+        connection = self._another() if second.acquire(blocking=False) else None
+        if connection is None:
+            yield None
+            return
+        try:
+            with _limited(connection, self.limit):
+                yield connection
+        finally:
+            self._given_back(connection)
+            second.release()
+
+    def _another(self) -> psycopg.Connection[Any] | None:
+        try:
+            return self._taken()
+        except MemoryUnavailableError:
+            self._second.release()
+            return None
 
     def prepare(self) -> None:
         """Make the tables if need be and check them; raises what `transaction` raises."""
@@ -228,6 +256,7 @@ class Database:
     def _forget_after_fork(self) -> None:
         if self._pid != os.getpid():
             self._pid, self._lock, self._migrating = os.getpid(), threading.Lock(), threading.Lock()
+            self._second = threading.BoundedSemaphore(_SECOND)
             self._idle = []  # the parent's: closing them here would end its sessions
 
 

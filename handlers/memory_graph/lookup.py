@@ -36,6 +36,15 @@ _REMEMBERED = 300.0
 _SCOPES = 64
 _commons: WeakKeyDictionary[psycopg.Connection[Any], dict[Scope, dict[str, float]]] = WeakKeyDictionary()
 """Terms that are known to be common, per connection, so of one database and schema, and scope."""
+_SETTINGS = """set_config('plan_cache_mode', 'force_generic_plan', true)
+    || set_config('enable_bitmapscan', 'off', true) || set_config('enable_sort', 'off', true)
+    || set_config('enable_seqscan', 'off', true) || set_config('enable_memoize', 'off', true)
+    || set_config('hnsw.ef_search', '60', true)"""
+"""For the statements that follow in the transaction: their plans are made once per connection, and follow indexes in
+their order instead of sorting what a topic has in all. 60 is for the topics' vector index (`activation.TOPICS_SCAN`);
+candidates.py asks that of the instances more widely."""
+PLANNED = f"SELECT {_SETTINGS}"
+"""The same for a transaction that begins with no look-up."""
 _LOOK = f"""
 WITH seen AS MATERIALIZED (
     SELECT id, chat, next_seq, instances, tokens, date_part('epoch', created_at) AS made
@@ -56,14 +65,8 @@ SELECT 'table', current_database() || '/' || current_schema(), (SELECT id FROM m
 'active')::float8,
     (SELECT reltuples FROM pg_class WHERE oid = 'memory_instances'::regclass)::float8, 0, 0, NULL
 UNION ALL
-SELECT 'planned', set_config('plan_cache_mode', 'force_generic_plan', true)
-    || set_config('enable_bitmapscan', 'off', true) || set_config('enable_sort', 'off', true)
-    || set_config('enable_seqscan', 'off', true) || set_config('enable_memoize', 'off', true)
-    || set_config('hnsw.ef_search', '60', true), 0, 0, 0, 0, NULL
+SELECT 'planned', {_SETTINGS}, 0, 0, 0, 0, NULL
 """
-"""The last row is for the statements that follow: their plans are made once per connection, and follow indexes in
-their order instead of sorting what a topic has in all. 60 is for the topics' vector index (`activation.TOPICS_SCAN`);
-candidates.py asks that of the instances more widely."""
 _ARRAY = np.dtype([("bytes", ">i4"), ("value", ">i8")])
 """An element of an array of bigint as `array_send` gives it, behind a head of 20 bytes. In it: 24 bits and more for
 the instance, 8 for how often, 16 for the instance's length."""

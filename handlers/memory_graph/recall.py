@@ -41,21 +41,26 @@ def recall(
     top_k: int = TOP_K,
     parts: Parts | None = None,
     now: float,
+    beside: psycopg.Connection[Any] | None = None,
 ) -> Recalled:
     """Return at most `top_k` instances and topics that a reader in `scope` may see, best first.
 
     vector: the query's, shape (d,), of length 1. sender: id of who asks, a small advantage for what they said
     themselves. people: more names of people than the memory knows, name → id. now: seconds since 1970, for decay.
+    beside: a second connection that works at the same time (`Database.beside`).
     Inside the caller's transaction; raises what the database raises.
     """
-    found = candidates.find(connection, scope, query, vector, sender=sender, people=people, parts=parts, now=now)
+    found = candidates.find(
+        connection, scope, query, vector, sender=sender, people=people, parts=parts, now=now, beside=beside
+    )
     if found is None or top_k < 1:
         return Recalled()
     ranked = rank(found.candidates, found.query, parts)
     read: dict[int, bytes] = {}
     if (parts or Parts()).spreading:
         order = ranked.order[:CONSIDERED].tolist()
-        links, read = associate(connection, found, order, *seeds_of(ranked), shown=order[: top_k + _MAY_RISE])
+        shown = order[: top_k + _MAY_RISE]
+        links, read = associate(connection, found, order, *seeds_of(ranked), shown=shown, beside=beside)
         ranked = spread(ranked, links)
     best = ranked.order[:top_k]
     sources = ranked.sources[best] if len(ranked.sources) else np.zeros(0, np.intp)

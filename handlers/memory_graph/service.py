@@ -294,9 +294,9 @@ def found_for(query: str, chat: str, sender_id: str | None, top_k: int) -> Recal
     work = engine.current()
     vector = work.embedder.query(text)
     scope, now = engine.scope(chat), lumia.system.now()
-    with work.database.comparing() as connection:
+    with work.database.comparing() as connection, work.database.beside() as beside:
         asks = people.person_of(sender) or None
-        return recall.recall(connection, scope, text, vector, sender=asks, top_k=top_k, now=now)
+        return recall.recall(connection, scope, text, vector, sender=asks, top_k=top_k, now=now, beside=beside)
 
 
 def _recall(query: str, chat: str, sender_id: str | None, top_k: int) -> dict[str, Any]:

@@ -28,6 +28,7 @@ SHIPPED = Path(__file__).parent / "personas" / "default.toml"
 DEFAULT = "default"
 CHECK_EVERY = 1.0
 """Seconds between two looks at one file."""
+MOST_TRIED = 100
 _RACY = 2_000_000_000  # ns: where file times are coarse, two changes this close can leave the same stamp
 _Stamp = tuple[int, int, int]
 
@@ -61,6 +62,18 @@ class Library:
         if key_of(DEFAULT) not in self._files:
             found.add(DEFAULT)
         return tuple(sorted(found, key=key_of))
+
+    def usable(self) -> tuple[str, ...]:
+        """Return the names without those whose file can't be read; of more than `MOST_TRIED` files none is tried."""
+        names = self.names()
+        return names if len(names) > MOST_TRIED else tuple(name for name in names if self._is_usable(name))
+
+    def _is_usable(self, name: str) -> bool:
+        try:
+            self.get(name)
+        except PersonaError:
+            return False
+        return True
 
     def get(self, name: str) -> Persona:
         """Return the persona called `name`, in any case, as its file has it now or had it when it was last right.

@@ -48,7 +48,7 @@ class Personas:
 
     def names(self) -> tuple[str, ...]:
         """Return what personas can be chosen, sorted."""
-        return tuple(lumia.recorded("persona", "names", lambda: list(self._library.names())))
+        return tuple(lumia.recorded("persona", "names", lambda: list(self._library.usable())))
 
     def chosen(self, platform: str, kind: str, chat_id: str) -> str:
         """Return the persona that was chosen in a chat by command, "" when none was."""
@@ -104,7 +104,7 @@ class Personas:
             return {"error": f"{error}; {self._known(name)}"}
 
     def _known(self, name: str) -> str:
-        names = self._library.names()
+        names = [one for one in self._library.usable() if key_of(one) != key_of(name)]
         if near := get_close_matches(key_of(name), {key_of(one): one for one in names}, 1):
             return f"did you mean {next(one for one in names if key_of(one) == near[0])!r}?"
         more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""

@@ -43,10 +43,21 @@ def accept(adapter: str, msg: dict[str, Any], raw: Any = None) -> str:
 
 
 async def submit(adapter: str, msg: dict[str, Any], raw: Any = None) -> str:
-    """Do what `accept` does, from a route or a socket of the gateway; also raises `lumia.gateway.BusyError`."""
+    """Do what `accept` does, from a route or a socket of the gateway; also raises `lumia.gateway.BusyError`.
+
+    What several requests submit at the same moment is committed by one trip to the broker.
+    """
     from lumia import gateway
 
-    return await gateway.call(accept, adapter, msg, raw)
+    bot = runtime.current()
+    if bot.planned is None:
+        await gateway.call(bot.refresh_routes)  # which waits for the broker
+    arrival = arrived(msg, raw)
+    run_id = await gateway.start(
+        arrival.id, arrival.content, flow=arrival.flow, key=arrival.key, dedup=arrival.dedup, also=arrival.also
+    )
+    heard(adapter, msg["account"])
+    return run_id
 
 
 def arrived(msg: dict[str, Any], raw: Any = None) -> Arrival:

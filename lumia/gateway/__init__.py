@@ -2,7 +2,8 @@
 
 `python -m lumia.gateway` starts it. It is the only part of Lumia that knows starlette and uvicorn; plugins take
 `Request`, `JSONResponse` and the like from here, and nothing of it is loaded before the first of these names is used.
-The core's calls are synchronous, so routes hand them to `call()`, which runs them on a bounded set of threads.
+`start()` starts a run and commits it together with those of other requests. The core's other calls are synchronous, so
+routes hand them to `call()`, which runs them on a bounded set of threads.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from lumia.gateway.app import Gateway
     from lumia.gateway.calls import BusyError, call
     from lumia.gateway.feed import JournalFeed, Subscription
+    from lumia.gateway.intake import start
     from lumia.gateway.mounting import Mount
     from lumia.gateway.scope import current, is_local
     from lumia.gateway.server import Server, serve
@@ -54,6 +56,7 @@ _HOMES = {
     "current": "lumia.gateway.scope",
     "is_local": "lumia.gateway.scope",
     "serve": "lumia.gateway.server",
+    "start": "lumia.gateway.intake",
 }
 
 __all__ = [
@@ -79,6 +82,7 @@ __all__ = [
     "current",
     "is_local",
     "serve",
+    "start",
 ]
 
 

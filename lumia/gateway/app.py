@@ -17,6 +17,7 @@ from lumia.errors import LumiaError
 from lumia.gateway.calls import BusyError, Calls
 from lumia.gateway.feed import JournalFeed
 from lumia.gateway.guards import BodyLimit, Origins, SecurityHeaders
+from lumia.gateway.intake import Intake
 from lumia.gateway.mounting import Mount, failure, mounts_of, paths, refusal, routes_of
 from lumia.gateway.scope import serving
 from lumia.gateway.settings import Settings
@@ -35,6 +36,7 @@ class Gateway:
         self.bot = bot
         self.settings = settings or Settings()
         self.calls = Calls(self.settings.threads, self.settings.waiting)
+        self.intake = Intake(bot, self.settings.waiting)
         self.feed = JournalFeed(runs.tail, runs.cursor)
         routes = routes_of(mounts_of(bot) if mounts is None else mounts)
         self.paths = paths(routes)

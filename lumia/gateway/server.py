@@ -55,12 +55,14 @@ def listen(settings: Settings) -> socket.socket:
 
 def serve(bot: Runtime, settings: Settings) -> None:
     """Serve until SIGTERM or SIGINT, then drain and return."""
-    server = Server(Gateway(bot, settings))
+    gateway = Gateway(bot, settings)
+    server = Server(gateway)
     listening = listen(settings)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _handled)
     _log.info("the gateway serves %s", settings.url)
     server.run(sockets=[listening])
+    gateway.intake.close()
 
 
 def _handled(number: int, frame: Any) -> None:

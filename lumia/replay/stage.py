@@ -6,11 +6,13 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn, Protocol
 
 from lumia.asyncloop import AsyncLoop
+from lumia.blob_incoming import Incoming
 from lumia.blobs import BlobRef, Blobs
 from lumia.box import Box
 from lumia.errors import BlobError, ReplayError
@@ -179,6 +181,19 @@ class StageBlobs:
             return self._own.get(ref)
         except BlobError:
             return self._blobs.get(ref)
+
+    @property
+    def max_bytes(self) -> int:
+        """Return the size of the largest blob that is taken."""
+        return self._blobs.max_bytes
+
+    def incoming(self) -> AbstractContextManager[Incoming]:
+        """Return where bytes can be written piece by piece."""
+        return self._own.incoming()
+
+    def holds(self, ref: BlobRef | dict[str, Any] | str) -> bool:
+        """Tell whether a blob is here."""
+        return self._own.holds(ref) or self._blobs.holds(ref)
 
     def open(self, ref: BlobRef | dict[str, Any] | str) -> BinaryIO:
         """Open the bytes of a reference."""

@@ -6,14 +6,14 @@ those of the effect ledger.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from redis import Redis
 from redis.commands.core import Script
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import NoScriptError
+from redis.exceptions import NoScriptError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from tasks import failpoints
@@ -68,6 +68,27 @@ class Scripts:
         except (NoScriptError, RedisConnectionError, RedisTimeoutError, OSError):
             return script(args=[self._prefix, *args])
 
+    def each(self, name: str, calls: Sequence[Sequence[Any]]) -> list[Any]:
+        """Run script `name` once for each of `calls`, in one trip; returns answers, or the error in an answer's place.
+
+        What has no answer is sent again one by one, up to the first one that the server can't be reached for.
+        """
+        script = self._scripts[name]
+        commands = [("EVALSHA", script.sha, 0, self._prefix, *args) for args in calls]
+        found = self._lines.ask_each(commands)
+        found += [None] * (len(calls) - len(found))
+        away: Exception | None = None
+        for at, args in enumerate(calls):
+            if found[at] is not None and not isinstance(found[at], NoScriptError):
+                continue
+            try:
+                found[at] = away or script(args=[self._prefix, *args])
+            except ResponseError as error:
+                found[at] = error
+            except (RedisConnectionError, RedisTimeoutError, OSError) as error:
+                found[at] = away = error
+        return found
+
     def ask(self, *words: Any) -> Any:
         """Send a plain command that only reads, on this thread's connection; tried again where that has broken."""
         try:
@@ -80,6 +101,6 @@ class Scripts:
         self._lines.close()
 
 
-def bound(scripts: Scripts) -> Callable[..., Any]:
+def bound(scripts: Scripts) -> Any:
     """Return what calls these scripts by name: themselves, or with failpoints where the environment sets any."""
     return failpoints.around(scripts, NAMES)

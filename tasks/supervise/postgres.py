@@ -15,6 +15,8 @@ import subprocess
 from contextlib import suppress
 from pathlib import Path
 
+import psutil
+
 from lumia.errors import SupervisorError
 from tasks.supervise.account import Account, account_for, run_as
 from tasks.supervise.binaries import PostgresInstall, find_postgres
@@ -27,8 +29,10 @@ ROLE = DATABASE = "lumia"
 ENV = {"PATH": os.defpath, "LC_ALL": "C", "TZ": "UTC"}
 _HBA = "# Written by Lumia: loopback with a password, nothing else.\nhost all all 127.0.0.1/32 scram-sha-256\n"
 _STAMP = "lumia.stamp"
+_BUFFERS = (128 << 20, 512 << 20)
+"""At least and at most what the server keeps of its tables in memory, in bytes. It is taken as it fills, so an idle
+bot's stays small; the memory's vector index, which is read in no order, should fit."""
 _TUNED = {
-    "shared_buffers": "128MB",  # taken as it fills: an idle bot's stays small, the memory's vector index needs it
     "max_connections": "40",
     "max_worker_processes": "4",
     "max_parallel_workers": "2",
@@ -76,10 +80,17 @@ def postgres_service(folders: Folders, settings: Settings) -> Service:
 def server_command(install: PostgresInstall, pgdata: Path, port: int) -> tuple[str, ...]:
     """Return the command of a server on loopback without a Unix socket, sized for one idle bot."""
     options = {"listen_addresses": "127.0.0.1", "port": str(port), "unix_socket_directories": "", **_TUNED}
+    options["shared_buffers"] = f"{buffers(psutil.virtual_memory().total) >> 20}MB"
     if int(install.major) >= 18:
         options["io_method"] = "sync"
     settings = [part for name, value in options.items() for part in ("-c", f"{name}={value}")]
     return (str(install.bin / "postgres"), "-D", str(pgdata), *settings)
+
+
+def buffers(memory: int) -> int:
+    """Return the bytes of tables the server may keep on a machine of so many bytes: an eighth, within bounds."""
+    least, most = _BUFFERS
+    return max(least, min(most, memory // 8))
 
 
 def accepts(install: PostgresInstall, port: int, key: str) -> bool:

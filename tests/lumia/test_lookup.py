@@ -15,6 +15,7 @@ from lumia.journal import JournalEntry
 from lumia.lookup import Found, Lookup
 from lumia.ports import RunRecord
 from lumia.testing import Bot, ManualClock
+from lumia.verdict import verdict
 from tests.support.stories import T0, Story, answered
 
 
@@ -125,6 +126,34 @@ def test_the_newest_is_a_run_of_the_bot_however_long_only_the_bus_has_spoken() -
     for number in range(120):
         story.start("bus.adapters.console.find_active", flow="event", ms=10_000 + number)
     assert Lookup(MemoryHistory(story.entries)).newest()[0].root_id == run
+
+
+def test_a_message_whose_files_are_fetched_first_is_found_and_explained_as_one() -> None:
+    @lumia.event.consumer("msg.media.toy")
+    def fetch(content: lumia.Box[Any]) -> None:
+        lumia.media.receive(content, lambda item, msg: b"GIF89a")
+
+    @lumia.event.consumer("msg.toy")
+    def raw(content: lumia.Box[Any]) -> None:
+        pass
+
+    @lumia.pipe.on("msg", priv=1)
+    def think(content: lumia.Box[Any]) -> None:
+        lumia.utils.stop("cooldown")
+
+    media = [{"kind": "image", "ref": "f1"}]
+    msg = lumia.payloads.message(platform="toy", account="main", chat={"kind": "group", "id": "7"}, sender={"id": "5"},
+                                 message_id="photo-1", media=media)  # fmt: skip
+    with Bot(fetch, raw, think, clock=ManualClock()) as bot:
+        run = lumia.adapters.accept("toy", msg, raw={"message_id": "photo-1", "photo": "f1"})
+        bot.settle(5)
+        lookup = Lookup(bot.transport.history())
+        assert lookup.one("photo-1") == Found(run, run)
+        assert lookup.newest()[0] == Found(run, run)
+        trace = lookup.trace(Found(run, run))
+        assert verdict(trace.run).text == "not answered: stopped by test.think: cooldown"
+        effects = [(effect.kind, effect.key) for step in trace.run.steps for effect in step.effects]
+        assert (trace.run.id, effects) == ("msg.media.toy", [("http", "media 0")])
 
 
 def test_a_message_leads_to_its_own_run_and_not_to_what_it_left_behind() -> None:

@@ -16,8 +16,8 @@ import lumia
 
 NAMES = [
     "Box", "LumiaError", "Rate", "Retry", "__version__", "adapters", "annotate", "blobs", "checks", "command", "config",
-    "context", "cron", "effect", "errors", "event", "gateway", "lanes", "limit", "mcp", "models", "payloads", "pipe",
-    "recorded", "runs", "runtime", "services", "store", "system", "testing", "utils", "web",
+    "context", "cron", "effect", "errors", "event", "gateway", "lanes", "limit", "mcp", "media", "models", "outside",
+    "payloads", "pipe", "recorded", "runs", "runtime", "services", "store", "system", "testing", "utils", "web",
 ]  # fmt: skip
 
 START = (

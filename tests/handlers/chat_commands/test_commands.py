@@ -251,6 +251,14 @@ def test_what_was_spent_is_told_to_admins_only(chat: Chat) -> None:
     assert "spent" in chat.private("/status")
 
 
+def test_status_tells_that_the_budget_is_reached_and_the_owner_how(chat: Chat) -> None:
+    lumia.config.get("heartflow").bot_daily_tokens = 1000
+    lumia.config.get("chat-commands").owners = ["qq:7"]
+    STORE.put("spent:2023-11-14", "L3.tokens", 1001)
+    assert chat.ask("/status").splitlines()[-1].startswith("a limit of my operator is reached")
+    assert chat.private("/status").splitlines()[-1] == "budget: 100 % of the bot's 1,000 tokens today: silence"
+
+
 def test_reset_forgets_the_talk_of_this_chat_and_no_other(chat: Chat) -> None:
     for scope in (SCOPE, "qq:10001:group:43"):
         STORE.append("lines", {"by": "user", "text": "secret"}, scope=scope)
@@ -373,6 +381,19 @@ def test_a_persona_there_is_not_is_told(chat: Chat, name: str) -> None:
 def test_names_of_personas_with_spaces_can_be_chosen(chat: Chat) -> None:
     chat.persona("Quiz Master.md", "quiz")
     assert chat.admin("/persona quiz\n master") == "From now on I am Quiz Master here."
+
+
+def test_a_persona_that_is_gone_is_told_and_a_broken_one_is_not_offered(chat: Chat) -> None:
+    chat.persona("quiz.toml", 'prompt = "quiz"')
+    chat.admin("/persona quiz")
+    (chat.root / "config" / "personas" / "quiz.toml").unlink()
+    chat.persona("maid.toml", "prompt = ")
+    assert chat.admin("/persona").splitlines()[:3] == [
+        "Here I am default.",
+        "quiz, which was chosen in this chat, isn't there any more or can't be read.",
+        "There are: default",
+    ]
+    assert "did you mean" not in chat.admin("/persona maid")
 
 
 # --- memory

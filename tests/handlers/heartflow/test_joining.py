@@ -11,6 +11,7 @@ import pytest
 
 import lumia
 from lumia import revival
+from lumia.history import RunFilter
 from lumia.testing import Bot, ManualClock
 from tests.handlers.heartflow.talk import COMMANDS, PLUGINS, Model, lane, msg
 
@@ -118,6 +119,34 @@ def test_a_command_a_picture_and_another_thread_are_not_joined(model: Model) -> 
         ]
         reasons = [reason for _, reason, _ in ends(bot, *runs)]
     assert not any(reason.startswith("joined") for reason in reasons)
+
+
+@lumia.event.consumer("msg.media.qq")
+def fetch_media(content: lumia.Box[Any]) -> None:
+    lumia.media.receive(content, lambda item, msg: b"GIF89a")
+
+
+def test_words_with_a_picture_that_is_yet_to_be_fetched_are_joined_and_answered_once(model: Model) -> None:
+    def send(text: str, number: int, **fields: Any) -> str:
+        bot.settle(0.3)
+        payload = msg(text, platform="qq", time=bot.clock.now(), message_id=f"m{number}", **fields)
+        run_id = lumia.adapters.accept("onebot", payload)
+        bot.settle()
+        return run_id
+
+    with Bot(*PLUGINS, fetch_media, clock=ManualClock()) as bot:
+        runs = [
+            send("Lumia, one question", 1, mentions_bot=True),
+            send("what is this?", 2, media=[{"kind": "image", "ref": "a"}]),
+            send("", 3, media=[{"kind": "image", "ref": "b"}]),
+        ]
+        assert bot.transport.run(runs[1]).id == "msg.media.qq"  # type: ignore[union-attr]
+        ends(bot, *runs)
+        reasons = [run.reason for run in bot.transport.history().find(RunFilter(id="msg")) if run.flow == "pipe"]
+        assert bot.dead == []
+    assert reasons.count("joined: taken up together with message m1") == 1
+    assert len(model.of("main")) == 1
+    assert model.seen[:2] == [("Ann", "Lumia, one question"), ("Ann", "what is this? (image)")]
 
 
 def test_the_window_opens_with_every_send_and_lowers_the_threshold(model: Model) -> None:

@@ -9,7 +9,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +60,17 @@ def test_nothing_is_opened_before_it_is_used() -> None:
     unreachable.close()
     with pytest.raises(MemoryUnavailableError), unreachable.transaction():
         pass
+
+
+def test_second_connections_are_few_and_none_is_given_where_none_is_to_be_had(postgres_url: str) -> None:
+    with evaluate.throwaway(postgres_url, Words()) as database, ExitStack() as lent:
+        given = [lent.enter_context(database.beside()) for _ in range(6)]
+        assert [one is not None for one in given] == [True] * 4 + [False] * 2
+        lent.close()
+        with database.beside() as again:
+            assert again is not None
+    with memory(NOWHERE).beside() as nothing:
+        assert nothing is None
 
 
 @pytest.mark.parametrize(

@@ -263,6 +263,19 @@ def test_each_part_can_be_switched_off(database: Database, part: str) -> None:
     assert all(reason.part != named for one in found.instances for reason in one.reasons)
 
 
+def test_a_second_connection_that_works_meanwhile_changes_nothing(database: Database) -> None:
+    say(database, HERE, CHAT)
+    for query in ("where did Bob buy the bicycle?", "who has a cold", "hiking on Lotus Mountain"):
+        with database.transaction() as connection, database.beside() as beside:
+            assert beside is not None
+            vector = EMBEDDER.query(query)
+            both = recall(connection, HERE, query, vector, now=NOW, beside=beside)
+            alone = recall(connection, HERE, query, vector, now=NOW)
+            assert beside.info.transaction_status == beside.info.transaction_status.IDLE
+        assert both == alone
+        assert both.instances
+
+
 def test_two_connections_recall_the_same(database: Database) -> None:
     say(database, HERE, CHAT)
     assert ask(database, "green bicycle") == ask(database, "green bicycle")

@@ -18,6 +18,7 @@ from tasks.supervise.folders import Folders
 from tasks.supervise.identity import is_process, same_command, start_mark
 from tasks.supervise.logs import keep_bounded, last_lines, open_log, rotate_at_start
 from tasks.supervise.ports import free_port, is_free, must_be_free
+from tasks.supervise.postgres import buffers
 from tasks.supervise.process import LONGEST_PAUSE, pause
 from tasks.supervise.secret import password
 from tasks.supervise.state import ServiceState, UpState, read_state, write_state
@@ -192,3 +193,8 @@ def test_each_server_has_its_own_password_that_outlives_a_restart(bot_root: Path
     assert password(bot_root, "redis") == password(bot_root, "redis")
     assert password(bot_root, "redis") != password(bot_root, "postgres")
     assert len(password(bot_root, "redis")) == 40
+
+
+@pytest.mark.parametrize("gibibytes, mebibytes", [(0.5, 128), (2, 256), (64, 512)])
+def test_the_database_keeps_an_eighth_of_the_machine_within_bounds(gibibytes: float, mebibytes: int) -> None:
+    assert buffers(int(gibibytes * (1 << 30))) == mebibytes << 20

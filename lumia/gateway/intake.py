@@ -1,0 +1,165 @@
+"""Group commit: the starts of requests that arrive together share one trip to the broker.
+
+While one trip is under way the next batch collects, so that a lone request waits for nobody and a crowd pays for few
+trips. Each start stays an atomic step of its own, with its own result or error, in the order of asking.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Unpack
+
+from lumia.box import Box
+from lumia.bus import PLANNED_AT_MOST, Asked, StartOptions, event, pipe
+from lumia.errors import StaleRoutesError
+from lumia.gateway.calls import BusyError, call
+from lumia.gateway.scope import current
+
+if TYPE_CHECKING:
+    from lumia.ports import RunRequest
+    from lumia.runtime import Runtime
+
+MOST = 64
+"""Starts of one trip: the broker answers nobody else while it executes one of their scripts."""
+MOST_TEXT = 1 << 20
+"""Characters of the Boxes of one trip beyond which it takes no more starts."""
+_FLOWS = {"pipe": pipe, "event": event}
+
+
+@dataclass
+class _Waiting:
+    asked: Asked
+    requests: list[RunRequest]
+    number: int
+    answer: asyncio.Future[str]
+
+    @property
+    def text(self) -> int:
+        return sum(len(request.box) for request in self.requests)
+
+
+class Intake:
+    """Collects the starts of one event loop. waiting: how many may wait for a trip before clients get a 429."""
+
+    def __init__(self, bot: Runtime, waiting: int) -> None:
+        self._bot, self._allowed = bot, waiting + MOST
+        self._waiting: deque[_Waiting] = deque()
+        self._trips = ThreadPoolExecutor(1, "lumia-intake")
+        self._under_way = False
+        self.pending = 0
+
+    async def start(self, asked: Asked) -> str:
+        """Commit a start with others and return its run id; raises what `lumia.pipe.start` raises, or `BusyError`."""
+        if self.pending >= self._allowed:
+            raise BusyError(self.pending)
+        self.pending += 1
+        try:
+            return await self._asking(asked)
+        finally:
+            self.pending -= 1
+
+    def close(self) -> None:
+        """End the thread once its trip is over."""
+        self._trips.shutdown(wait=False)
+
+    async def _asking(self, asked: Asked) -> str:
+        loop = asyncio.get_running_loop()
+        table = self._bot.planned
+        if table is None:
+            await loop.run_in_executor(self._trips, self._bot.refresh_routes)
+            table = self._bot.table
+        answer: asyncio.Future[str] = loop.create_future()
+        self._waiting.append(_Waiting(asked, asked.requests(self._bot, table), table.number, answer))
+        if not self._under_way:
+            self._under_way = True
+            loop.call_soon(self._set_out, loop)  # so that what this turn of the loop brings goes along
+        return await answer
+
+    def _set_out(self, loop: asyncio.AbstractEventLoop) -> None:
+        batch = self._batch()
+        self._under_way = bool(batch)
+        if batch:
+            trip = loop.run_in_executor(self._trips, self._trip, batch)
+            trip.add_done_callback(lambda done: self._back(loop, batch, done))
+
+    def _batch(self) -> list[_Waiting]:
+        """Take what goes along now; whoever has gone away meanwhile is left out."""
+        batch, text = list[_Waiting](), 0
+        while self._waiting and len(batch) < MOST and text < MOST_TEXT:
+            one = self._waiting.popleft()
+            if not one.answer.done():
+                batch.append(one)
+                text += one.text
+        return batch
+
+    def _back(self, loop: asyncio.AbstractEventLoop, batch: list[_Waiting], trip: asyncio.Future[list[Any]]) -> None:
+        error = trip.exception()
+        found = [error] * len(batch) if error is not None else trip.result()
+        self._set_out(loop)
+        for one, result in zip(batch, found, strict=True):
+            if one.answer.done():
+                continue
+            if isinstance(result, BaseException):
+                one.answer.set_exception(result)
+            else:
+                one.answer.set_result(result)
+
+    # --- in the thread
+
+    def _trip(self, batch: Sequence[_Waiting]) -> list[str | Exception]:
+        found: list[Any] = [None] * len(batch)
+        left = list(range(len(batch)))
+        for _ in range(PLANNED_AT_MOST):
+            self._send([batch[at] for at in left], left, found)
+            left = [at for at in left if isinstance(found[at], StaleRoutesError)]
+            if not left:
+                return found
+            self._plan_anew([batch[at] for at in left])
+        for at in left:
+            found[at] = batch[at].asked.unsettled()
+        return found
+
+    def _send(self, batch: Sequence[_Waiting], places: Sequence[int], found: list[Any]) -> None:
+        """Commit a batch, whose plans may be of several tables, and put run ids and errors in their places."""
+        begin = 0
+        while begin < len(batch):
+            end = begin + 1
+            while end < len(batch) and batch[end].number == batch[begin].number:
+                end += 1
+            answers = self._bot.transport.start_each(
+                [one.requests for one in batch[begin:end]], routes=batch[begin].number
+            )
+            for at, answer in zip(places[begin:end], answers, strict=True):
+                found[at] = answer if isinstance(answer, Exception) else answer[0].run_id
+            begin = end
+
+    def _plan_anew(self, batch: Sequence[_Waiting]) -> None:
+        with self._bot.activated():
+            self._bot.refresh_routes()
+            table = self._bot.table
+            for one in batch:
+                one.requests, one.number = one.asked.requests(self._bot, table), table.number
+
+
+async def start(
+    id: str,
+    content: Box[Any],
+    *,
+    flow: str = "pipe",
+    also: Sequence[tuple[str, Box[Any]]] = (),
+    **options: Unpack[StartOptions],
+) -> str:
+    """Start a run from a route or a resident and return its id once it is stored; never blocks the gateway.
+
+    flow: pipe or event; everything else as for `lumia.pipe.start`, and so are the errors. It is committed together with
+    what other requests start at the same moment. Raises `BusyError` (429) when too many wait.
+    """
+    gateway = current()
+    wanted = _FLOWS[flow]
+    if content.is_arc or any(box.is_arc for _, box in also):
+        return await call(wanted.start, id, content, also=also, **options)
+    return await gateway.intake.start(wanted.ask(id, content, also=also, **options))

@@ -1,0 +1,7 @@
+"""Files of messages: fetched once and safely into the blob store, and read from it for sending (docs/media.md)."""
+
+from lumia.media.fetching import fetch
+from lumia.media.receiving import RETRY, Place, receive
+from lumia.media.sending import File, files, outgoing, read
+
+__all__ = ["RETRY", "File", "Place", "fetch", "files", "outgoing", "read", "receive"]

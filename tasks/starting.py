@@ -1,0 +1,90 @@
+"""Accepting runs in Redis: one start is one atomic script, many of them share a trip (DESIGN §5)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from lumia.errors import LumiaError, StaleRoutesError
+from lumia.ports import Limits, RunRequest, Started
+from tasks import lanes, wire
+
+REFUSED = (b"stale", b"refused", b"gone", b"full", b"limited")
+"""Answers of scripts that have stored no plan."""
+
+
+class StartPort:
+    """The starting part of `RedisTransport`, which it is mixed into."""
+
+    limits: Limits
+    worker: str
+    call: Callable[..., Any]
+    call_each: Callable[[str, Sequence[Sequence[Any]]], list[Any]]
+    _stored: set[str]
+
+    def start(self, requests: Sequence[RunRequest], *, routes: int | None = None) -> list[Started]:
+        """Accept the requests in one atomic step."""
+        head = self._head(routes)
+        return _started(self._with_plans(requests, lambda *runs: self.call("start", head, *runs)), routes)
+
+    def start_each(
+        self, starts: Sequence[Sequence[RunRequest]], *, routes: int | None = None
+    ) -> list[list[Started] | Exception]:
+        """Accept several starts in one trip, each in an atomic step of its own, in this order."""
+        head = self._head(routes)
+        replies = self.call_each("start", [[head, *self._runs(requests)] for requests in starts])
+        lacking = [at for at, reply in enumerate(replies) if _says(reply, b"plan")]
+        if lacking:
+            self._stored.clear()
+            again = self.call_each("start", [[head, *self._runs(starts[at])] for at in lacking])
+            for at, reply in zip(lacking, again, strict=True):
+                replies[at] = reply
+        return [self._outcome(*one, routes) for one in zip(starts, replies, strict=True)]
+
+    def _outcome(self, requests: Sequence[RunRequest], reply: Any, routes: int | None) -> list[Started] | Exception:
+        if isinstance(reply, Exception):
+            return reply
+        self._keep_plans(requests, reply)
+        try:
+            return _started(reply, routes)
+        except LumiaError as error:
+            return error
+
+    def _head(self, routes: int | None) -> str:
+        limits = self.limits
+        head = {"window": int(limits.dedup_window * 1000), "keep": int(limits.keep_runs * 1000),
+                "limit": limits.journal_bytes}  # fmt: skip
+        return json.dumps(head if routes is None else {"routes": routes, **head})
+
+    def _with_plans(self, requests: Sequence[RunRequest], send: Callable[..., Any]) -> Any:
+        """Send runs with the plans Redis isn't known to have, and with all of them when it turns out to lack one."""
+        reply = send(*self._runs(requests))
+        if _says(reply, b"plan"):
+            self._stored.clear()
+            reply = send(*self._runs(requests))
+        self._keep_plans(requests, reply)
+        return reply
+
+    def _keep_plans(self, requests: Sequence[RunRequest], reply: Any) -> None:
+        if reply[0] not in REFUSED:
+            self._stored.update(request.plan.digest for request in requests)
+
+    def _runs(self, requests: Sequence[RunRequest]) -> list[str]:
+        found = []
+        for request in requests:
+            with_plan = request.plan.digest not in self._stored
+            found += [wire.run(request, self.limits, self.worker, with_plan=with_plan), request.box]
+        return found
+
+
+def _says(reply: Any, word: bytes) -> bool:
+    return not isinstance(reply, Exception) and bool(reply[0] == word)
+
+
+def _started(reply: Sequence[bytes], routes: int | None) -> list[Started]:
+    if reply[0] == b"stale":
+        raise StaleRoutesError(f"the plans were made with table {routes}, published is {reply[1].decode()}")
+    lanes.check(reply)
+    pairs = zip(reply[1::2], reply[2::2], strict=True)
+    return [Started(run.decode(), duplicate=flag == b"1", joined=flag == b"j") for run, flag in pairs]
