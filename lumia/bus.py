@@ -11,7 +11,20 @@ from lumia.errors import ArcError, BoxError, FlowError, LaneError, PayloadError,
 from lumia.ids import child_id
 from lumia.lanes import LaneOptions, Rate
 from lumia.lanes import options as lane_options
-from lumia.marks import DEFAULT_QUEUE, MAX_NAME, NORMAL, PRIORITIES, Function, Mark, Retry, is_name, is_seconds, marker
+from lumia.marks import (
+    DEFAULT_QUEUE,
+    MAX_NAME,
+    NORMAL,
+    PRIORITIES,
+    PRIVATE_PREFIX,
+    Function,
+    Mark,
+    Retry,
+    is_name,
+    is_queue,
+    is_seconds,
+    marker,
+)
 
 if TYPE_CHECKING:
     from lumia.ports import RunRequest
@@ -55,6 +68,7 @@ class _Flow:
         collect: float = 0.0,
         max_wait: float = 0.0,
         rate: Rate | None = None,
+        queue: str | None = None,
     ) -> str:
         """Start a run and return its id.
 
@@ -69,14 +83,16 @@ class _Flow:
         run may wait for its turn, and what happens then. collect, max_wait: seconds in which a burst is collected into
         one run. rate: how often such a run may be started. See docs/lanes.md and `lumia.lanes.LaneOptions`.
 
-        Raises `BoxError` for content that is no Box, `PayloadError` for a malformed id or key, `LaneError` when an
-        attached child asks for another lane, `ArcError` for a live resource whose run can't be executed here and now,
-        `BackendUnavailableError` when nothing could be accepted, `LaneFullError` and `RateLimitedError` where that is
-        the declared policy (in a handler they fail the step, which is tried again).
+        queue: where every step of this run is executed, whatever its handlers ask for; see docs/bus.md.
+
+        Raises `BoxError` for content that is no Box, `PayloadError` for a malformed id, key or queue, `LaneError` when
+        an attached child asks for another lane, `ArcError` for a live resource whose run can't be executed here and
+        now, `BackendUnavailableError` when nothing could be accepted, `LaneFullError` and `RateLimitedError` where that
+        is the declared policy (in a handler they fail the step, which is tried again).
         """
         options = _options(
             key=key, dedup=dedup, detach=detach, delay=delay, priority=priority, cap=cap, overflow=overflow,
-            max_age=max_age, stale=stale, collect=collect, max_wait=max_wait, rate=rate,
+            max_age=max_age, stale=stale, collect=collect, max_wait=max_wait, rate=rate, queue=queue,
         )  # fmt: skip
         step = active("start()")
         if step is not None:
@@ -115,7 +131,7 @@ class StartOptions(TypedDict, total=False):
 class _Options:
     def __init__(
         self, key: str | None, dedup: str | None, detach: bool, delay: float, priority: int | None,
-        lane: LaneOptions | None = None, rate: Rate | None = None,
+        lane: LaneOptions | None = None, rate: Rate | None = None, queue: str | None = None,
     ) -> None:  # fmt: skip
         for what, text in (("key", key), ("dedup", dedup)):
             if text not in (None, ""):
@@ -129,16 +145,19 @@ class _Options:
         if delay and (rate is not None or (lane is not None and lane.collect)):
             raise PayloadError("a run has a delay, or waits for its rate or for the end of its burst: leave one out")
         self.key, self.dedup, self.detach, self.delay, self.priority = key, dedup or "", detach, delay, priority
-        self.lane, self.rate = lane, rate
+        if queue is not None and not is_queue(queue):
+            raise PayloadError(f"queue is a printable name of 1 to {MAX_NAME} characters without ':', got {queue!r}")
+        self.lane, self.rate, self.queue = lane, rate, queue
 
 
 def _options(
     *, cap: int | None = None, overflow: str = "reject", max_age: float = 0.0, stale: str = "drop",
     collect: float = 0.0, max_wait: float = 0.0, rate: Rate | None = None, key: str | None = None,
     dedup: str | None = None, detach: bool = False, delay: float = 0.0, priority: int | None = None,
+    queue: str | None = None,
 ) -> _Options:  # fmt: skip
     lane = lane_options(cap=cap, overflow=overflow, max_age=max_age, stale=stale, collect=collect, max_wait=max_wait)
-    return _Options(key, dedup, detach, delay, priority, lane, rate)
+    return _Options(key, dedup, detach, delay, priority, lane, rate, queue)
 
 
 def check_name(what: str, text: object) -> str:
@@ -170,6 +189,8 @@ def _request(
     check_name("id", id)
     require(content, f"start({id!r})")
     plan = (table or bot.table).index.plan(flow, id)
+    if options.queue is not None:
+        plan = _moved(id, plan, options.queue)
     if hold:
         from lumia.held import plan_of  # only a live replay needs it
 
@@ -188,6 +209,17 @@ def _request(
         delay=options.delay, priority=NORMAL if options.priority is None else options.priority,
         root_id=run_id, attached=False, arc=content.is_arc and bool(plan.steps), lane=options.lane, rate=options.rate,
     )  # fmt: skip
+
+
+def _moved(id: str, plan: Plan, queue: str) -> Plan:
+    """Return the plan on another queue; raises `PayloadError` where its steps need a process of their own."""
+    hard = [step.handler for step in plan.steps if step.hard]
+    if hard and queue.startswith(PRIVATE_PREFIX):
+        raise PayloadError(
+            f"start({id!r}): {hard[0]} has a hard limit, which ends its process; on the queue {queue!r} that would be "
+            "the gateway: leave out hard=True, or queue"
+        )
+    return plan.on(queue)
 
 
 def _check_lane(id: str, content: Box[Any], lane: LaneOptions, key: str | None) -> None:

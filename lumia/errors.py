@@ -58,7 +58,8 @@
     │   └── ModelOutputError       models answered, but not with what was asked for
     ├── ToolError                  a tool gave no result
     │   └── ToolPermissionError    this handler may not call tools, or not yet
-    └── GatewayError               the gateway can't listen on its address
+    ├── GatewayError               the gateway can't listen on its address
+    └── LeaseLostError             another process may own by now what this one did
 """
 
 from __future__ import annotations
@@ -340,3 +341,7 @@ class ToolPermissionError(ToolError):
 
 class GatewayError(LumiaError):
     """The gateway can't listen on its address."""
+
+
+class LeaseLostError(LumiaError):
+    """What this process owned by a lease, see `lumia.adapters.owning`, may be another one's by now."""

@@ -19,10 +19,12 @@ from lumia.errors import LumiaError, RunTimeoutError, StaleClaimError, StaleRout
 from lumia.inmemory_effects import Ledger, LedgerPort
 from lumia.inmemory_journal import Journal, JournalPort
 from lumia.inmemory_lanes import LanePort, Lanes
+from lumia.inmemory_queues import QueuePort
 from lumia.inmemory_ready import Ready
 from lumia.inmemory_run import Run
 from lumia.inmemory_store import Values
 from lumia.journal import JournalEntry, clean
+from lumia.marks import DEFAULT_QUEUE
 from lumia.ports import (
     ANY,
     Claim,
@@ -45,10 +47,11 @@ MAX_FINISHED = 20_000
 """Finished runs that are kept at most, however short the time they are to be kept."""
 
 
-class InMemoryTransport(LedgerPort, LanePort, JournalPort):
+class InMemoryTransport(LedgerPort, LanePort, JournalPort, QueuePort):
     """Implements `lumia.ports.Transport`. Safe for threads; nothing outlives the object."""
 
     def __init__(self, limits: Limits | None = None, clock: Clock | None = None) -> None:
+        QueuePort.__init__(self)
         self.limits = limits or Limits()
         self.clock = clock or RealClock()
         self._changed = threading.Condition(threading.RLock())
@@ -141,7 +144,11 @@ class InMemoryTransport(LedgerPort, LanePort, JournalPort):
             if request.attached:
                 parent.pending += 1
         detail: dict[str, Any] = {"cause": request.cause} if request.cause else {}
-        self._note("start", run, detail=detail | ({"delay": request.delay} if request.delay > 0 else {}))
+        if request.delay > 0:
+            detail["delay"] = request.delay
+        if request.plan.queue != DEFAULT_QUEUE:
+            detail["queue"] = request.plan.queue
+        self._note("start", run, detail=detail)
         if not request.plan.steps:
             self._end(run, "done", "no handler")
         elif request.arc:
@@ -170,8 +177,8 @@ class InMemoryTransport(LedgerPort, LanePort, JournalPort):
     def push(self, run: Run) -> None:
         """Make the run's next step ready to be claimed (for `Lanes`)."""
         run.state = "queued"
-        queue = run.request.plan.steps[run.step].queue
-        self._ready.push(queue, run.request.priority, run.request.run_id, self.clock.monotonic())
+        run.pushed = self.clock.monotonic()
+        self._ready.push(run.queue, run.request.priority, run.request.run_id, run.pushed)
 
     def drop(self, run: Run, outcome: str, reason: str) -> None:
         """End a run that nobody executes (for `Lanes`)."""
@@ -191,7 +198,7 @@ class InMemoryTransport(LedgerPort, LanePort, JournalPort):
         """Claim the next waiting step of `queue` (any queue when None), or return None."""
         with self._changed:
             self._move()
-            while run_id := self._ready.pop(queue, self.clock.monotonic(), self.limits.ageing):
+            while run_id := self._ready.pop(queue, self.clock.monotonic(), self.limits.ageing, self.parked):
                 run = self._runs.get(run_id)
                 if run is not None and run.state == "queued" and not self._lanes.drop_stale(run):
                     return self._claim(run)
@@ -258,7 +265,7 @@ class InMemoryTransport(LedgerPort, LanePort, JournalPort):
         return self._follow(run, commit)
 
     def _follow(self, run: Run, commit: Commit) -> Claim | None:
-        queue = run.request.plan.steps[run.step].queue
+        queue = run.queue
         if run.cancelled and (commit.action != "end" or commit.dead is None):
             self._end(run, "cancelled", run.cancelled)
         elif commit.action == "next":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections import deque
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 
@@ -45,9 +46,13 @@ class Ready:
         if priority:
             found.lower.append((now, number, run_id))
 
-    def pop(self, queue: str | None, now: float, ageing: float) -> str:
-        """Return the run whose turn it is, "" when there is none. ageing: see `Limits`; queue: any when None."""
+    def pop(self, queue: str | None, now: float, ageing: float, parked: Collection[str] = ()) -> str:
+        """Return the run whose turn it is, "" when there is none. ageing: see `Limits`; queue: any when None.
+
+        parked: queues nobody takes from at the moment.
+        """
         names = [queue] if queue else sorted(self._queues, key=lambda name: self._queues[name].head()[:2])
+        names = [name for name in names if name not in parked]
         for name in names:
             found = self._queues.get(name)
             if found is not None and found.head()[2]:

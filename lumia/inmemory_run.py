@@ -18,7 +18,7 @@ class Run:
     due: when it goes on if it is delayed; place: of those due at once the lowest goes first. began_with: its first Box,
     with what has joined its burst; guests: the requests that did; burst_end: when nothing may join any more, 0 for no
     burst; slot: when its rate allows it. returning: it comes back to the front of its lane. stale: seconds over its
-    max_age.
+    max_age. pushed: when its message was queued, by the monotonic clock.
     """
 
     request: RunRequest
@@ -49,6 +49,13 @@ class Run:
     slot: float = 0.0
     returning: bool = False
     stale: float = 0.0
+    pushed: float = 0.0
+
+    @property
+    def queue(self) -> str:
+        """Return the queue of the step it is at, "" when its plan has none."""
+        steps = self.request.plan.steps
+        return steps[self.step].queue if steps else ""
 
     def claim(self) -> Claim:
         """Return the claim of its current step."""

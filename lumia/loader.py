@@ -20,7 +20,7 @@ from lumia.discovery import Found, discover, generation, unknown_names
 from lumia.errors import ConfigSchemaError, DependencyError, ManifestError, PluginLoadError, RegistrationError
 from lumia.finder import FINDER, NAMESPACES, install
 from lumia.manifest import DEFAULT_SCHEMA_FILE, MANIFEST_FILE, Manifest, hyphenated, underscored
-from lumia.marks import Mark, marks_of, verify
+from lumia.marks import RESIDENT, Mark, marks_of, verify
 from lumia.mcp import KIND
 from lumia.plugin import Handler, Plugin, PluginFailure, PluginSet, announce, failure_of, reason_of, shown
 from lumia.resolve import Candidate, Selection, select, unmet
@@ -269,9 +269,10 @@ def _check_manifest(mark: Mark, fn: Callable[..., Any], manifest: Manifest) -> N
             f"{manifest.name}.{fn.__name__} is the command {mark.id!r}, which the manifest doesn't list; add "
             f'"commands": {{"{mark.id}": "one line of help"}}'
         )
-    if mark.kind in ("route", "websocket") and not manifest.gateway:
+    if mark.kind in ("route", "websocket", RESIDENT) and not manifest.gateway:
+        does = "is a resident" if mark.kind == RESIDENT else f"serves {mark.id}"
         raise RegistrationError(
-            f"{manifest.name}.{fn.__name__} serves {mark.id}, but the gateway doesn't load this plugin; add "
+            f"{manifest.name}.{fn.__name__} {does}, but the gateway doesn't load this plugin; add "
             '"gateway": true to its manifest'
         )
 

@@ -21,9 +21,12 @@ F = TypeVar("F", bound=Function)
 
 HANDLER_KINDS = frozenset({"pipe", "consumer", "chain", "interceptor", "cron"})
 DEFAULT_QUEUE = "default"
+PRIVATE_PREFIX = "adapter."
+"""Of queues that only the process owning a connection serves."""
 PRIORITIES = (0, 3, 6, 9)
 """Urgent, normal, low, bulk: 0 is served first."""
 NORMAL = 3
+RESIDENT = "resident"
 MISSED = ("skip", "once", "all")
 MAX_NAME = 512
 _ATTRIBUTE = "__lumia_marks__"
@@ -34,6 +37,11 @@ _order = itertools.count(1)
 def is_name(text: object) -> bool:
     """Tell whether `text` can be an id, a lane key or a dedup text: 1 to 512 printable characters."""
     return isinstance(text, str) and 0 < len(text) <= MAX_NAME and text.isprintable()
+
+
+def is_queue(text: object) -> bool:
+    """Tell whether `text` can name a queue: 1 to 512 printable characters without a colon."""
+    return is_name(text) and ":" not in str(text)
 
 
 def is_seconds(value: object) -> bool:
@@ -75,8 +83,9 @@ class Retry:
 class Mark:
     """One decorator on one function.
 
-    kind: pipe, consumer, chain, interceptor, cron, route, websocket, command, check or tool. id: event id, glob, cron
-    expression, path, or the name of a command, check or tool. options: what else the decorator was given.
+    kind: pipe, consumer, chain, interceptor, cron, route, websocket, resident, command, check or tool. id: event id,
+    glob, cron expression, path, or the name of a resident, command, check or tool. options: what else the decorator was
+    given.
     """
 
     kind: str
@@ -140,6 +149,8 @@ def verify(mark: Mark, fn: Function, plugin: str) -> None:
     """Check that `fn` can be called the way `mark` promises; raise `RegistrationError` naming plugin and function."""
     if mark.kind in HANDLER_KINDS:
         _verify_handler(mark, fn, f"{plugin}.{fn.__name__} ({mark.kind} {mark.id!r})")
+    if mark.kind == RESIDENT:
+        _verify_resident(fn, f"{plugin}.{fn.__name__} (resident)")
     if mark.kind == "tool":
         from lumia import mcp_local  # only who offers tools needs it
 
@@ -162,6 +173,13 @@ def _verify_handler(mark: Mark, fn: Function, where: str) -> None:
         _verify_schedule(mark, where)
     elif not is_name(mark.id):
         raise RegistrationError(f"{where}: no run can have this id; an id is 1 to {MAX_NAME} printable characters")
+
+
+def _verify_resident(fn: Function, where: str) -> None:
+    if not inspect.iscoroutinefunction(fn):
+        raise RegistrationError(f"{where} has to be `async def`: it runs beside the gateway's other work")
+    if _required(fn, where):
+        raise RegistrationError(f"{where} takes parameters; write `async def {fn.__name__}() -> None`")
 
 
 def _verify_schedule(mark: Mark, where: str) -> None:
@@ -203,7 +221,7 @@ def _verify_options(mark: Mark, where: str) -> None:
     if retry is not None and retry_of(retry) is None:
         raise RegistrationError(f"{where}: retry is a number of tries ≥ 1 or lumia.Retry(...), got {retry!r}")
     queue = mark.options.get("queue")
-    if queue is not None and not (isinstance(queue, str) and queue and ":" not in queue and queue.isprintable()):
+    if queue is not None and not is_queue(queue):
         raise RegistrationError(f"{where}: queue is a printable name without ':', got {queue!r}")
 
 

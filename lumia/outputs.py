@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
+from lumia.marks import PRIVATE_PREFIX
+
 if TYPE_CHECKING:
     from lumia.ports import RunRequest, StoreOp
 
@@ -42,7 +44,8 @@ def write_digest(op: StoreOp) -> str:
 def start_digest(request: RunRequest) -> str:
     """Return the digest of a started run: where it goes, with what, in which lane and when."""
     asked = f"{request.flow}\n{request.id}\n{request.key}\n{request.delay}\n{request.dedup}"
-    return _digest(f"{asked}\n{request.attached}\n{request.arc}\n{_lasting(request.box)}")
+    place = f"\n{request.plan.queue}" if request.plan.queue.startswith(PRIVATE_PREFIX) else ""
+    return _digest(f"{asked}\n{request.attached}\n{request.arc}\n{_lasting(request.box)}{place}")
 
 
 def _lasting(wire: str) -> str:

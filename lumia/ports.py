@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from lumia.dead import DeadFilter, DeadLetter, Failure
 from lumia.history import History
@@ -16,6 +16,9 @@ from lumia.journal import JournalEntry
 from lumia.lanes import LaneOptions, LaneReport, Rate, Verdict
 from lumia.marks import NORMAL
 from lumia.routes import Plan, RouteTable
+
+if TYPE_CHECKING:
+    from lumia.runtime import Runtime
 
 
 @dataclass(frozen=True)
@@ -271,7 +274,36 @@ class Health:
     counters: dict[str, int] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class QueueInfo:
+    """A queue and what waits in it. oldest: seconds its first message has been there, 0 for an empty one.
+
+    served: the processes that take messages from it; told of private queues only, which not every worker serves.
+    """
+
+    name: str
+    waiting: int
+    oldest: float = 0.0
+    served: tuple[str, ...] = ()
+
+
 ANY = DeadFilter()
+
+
+class Embedded(Protocol):
+    """A consumer of queues inside a process that does something else, as the gateway; safe for threads."""
+
+    def add(self, queue: str) -> None:
+        """Take messages from one more queue; returns at once, and what the broker's absence delays comes later."""
+
+    def cancel(self, queue: str) -> None:
+        """Take no more messages from a queue; steps that are being executed go on."""
+
+    def drain(self, seconds: float) -> bool:
+        """Take no more messages at all, and wait for what is being executed; tell whether it all ended in time."""
+
+    def stop(self) -> None:
+        """End; what is still being executed is left to other processes."""
 
 
 class Transport(Protocol):
@@ -386,6 +418,21 @@ class Transport(Protocol):
 
     def dead_drop(self, letter: DeadLetter, entry: JournalEntry) -> bool:
         """Remove a letter; False when it is gone."""
+
+    def backlog(self, prefix: str = "") -> list[QueueInfo]:
+        """Return what waits in the queues whose name begins with `prefix`."""
+
+    def embed(self, bot: Runtime) -> Embedded:
+        """Return a consumer that executes steps with `bot` in threads of this process; it begins without queues."""
+
+    def lease(self, name: str, holder: str, seconds: float) -> int:
+        """Take or keep a lease for `seconds`, or give it back with 0; returns its fencing number, 0 without it.
+
+        The number grows with every new holder. holder: a name nobody else has. Gives up within about two seconds.
+        """
+
+    def alarm(self, name: str, what: str, fix: str) -> None:
+        """Tell the operator (`lumia status`, `lumia doctor`) until it is told that it is over; `what` "" ends it."""
 
     def health(self) -> Health:
         """Tell whether the transport works; never raises."""

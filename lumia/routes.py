@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -81,6 +81,15 @@ class Plan:
         text = json.dumps([_packed(step) for step in steps], separators=(",", ":"), ensure_ascii=False)
         return cls(steps, text, hashlib.sha256(text.encode()).hexdigest()[:16])
 
+    @property
+    def queue(self) -> str:
+        """Return the queue of its first step, the default one for a plan without steps."""
+        return self.steps[0].queue if self.steps else DEFAULT_QUEUE
+
+    def on(self, queue: str) -> Plan:
+        """Return the same plan with all its steps on `queue`."""
+        return _moved(self, queue)
+
     @classmethod
     def parse(cls, text: str) -> Plan:
         """Return the plan whose JSON text was stored."""
@@ -92,6 +101,11 @@ def _packed(step: PlanStep) -> list[Any]:
     options = [step.queue, step.timeout, step.hard, retry.attempts, retry.backoff, retry.max_delay]
     # The usual lane policy is left out, so that a plan's digest stays what it was before there was one.
     return [step.handler, step.kind, step.generation, *options, *([retry.lane] if retry.lane != "hold" else [])]
+
+
+@lru_cache(maxsize=4096)
+def _moved(plan: Plan, queue: str) -> Plan:
+    return Plan.of(replace(step, queue=queue) for step in plan.steps)
 
 
 @lru_cache(maxsize=1024)

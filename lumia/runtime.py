@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lumia.asyncloop import AsyncLoop
+from lumia.embedding import Embedding
 from lumia.errors import BackendUnavailableError, NotRunningError
 from lumia.executor import Executor, expected_type
 from lumia.marks import DEFAULT_QUEUE
@@ -118,6 +119,7 @@ class Runtime:
 
     def __post_init__(self) -> None:
         self.executor = Executor(self)
+        self.embedding = Embedding(self)
 
     @property
     def table(self) -> Table:
@@ -228,6 +230,7 @@ class Runtime:
                 last.callback(self._beside.shutdown)
             if self._loop is not None:
                 last.callback(self._loop.close)
+            self.embedding.stop()
             if self.plugins is not None:
                 with self.activated():
                     self.plugins.close()

@@ -106,7 +106,8 @@ class Run:
     after: index of the parent's step that started it. state: finished, or where it is: waiting, queued, claimed,
     delayed, or unknown when nobody can tell. waited: how long it has been there, in milliseconds. dead: the reason of
     its dead letter. marked: it is the one that was asked for. box: wire text of the Box it began with. acts: what
-    operators did about it, in order. retry_of: the run whose dead letter it goes on from.
+    operators did about it, in order. retry_of: the run whose dead letter it goes on from. queue: where it began, ""
+    for the default queue.
     """
 
     run_id: str
@@ -131,6 +132,7 @@ class Run:
     children: tuple[Run, ...] = ()
     acts: tuple[Act, ...] = ()
     retry_of: str = ""
+    queue: str = ""
 
     def walk(self) -> Iterator[Run]:
         """Yield this run and everything below, parents before children."""
@@ -239,6 +241,7 @@ class _Builder:
             self._ms(told.started), ended, after=_step_of(told.cause), dead=dead, marked=run_id == self._mark,
             box=tally.box, usage=tally.usage, steps=tuple(self._steps(told, relation, entries)),
             children=tuple(self._children(run_id)), acts=tuple(self._acts(entries)), retry_of=retried(told.cause),
+            queue=next((str(entry.detail.get("queue", "")) for entry in entries if entry.kind == "start"), ""),
         )  # fmt: skip
         own = [entry.time for entry in entries if entry.kind != CANCEL]
         return run if told.ended else self._unfinished(run, (own or [entries[-1].time])[-1])

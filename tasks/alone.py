@@ -25,10 +25,10 @@ from typing import IO, Any
 from lumia import paths
 from lumia.dead import Failure
 from lumia.executor import StepListener
+from lumia.marks import PRIVATE_PREFIX
 from lumia.ports import Claim, Limits
 from lumia.routes import Plan, PlanStep
 from lumia.runtime import Runtime, open_bot
-from tasks.queues import PRIVATE_PREFIX
 from tasks.wire import ALONE_AFTER, ALONE_START_SECONDS, CLAIM_MARGIN_SECONDS
 
 PAUSE_SECONDS = 1.0

@@ -43,6 +43,7 @@ def redis_url(root: Path) -> str:
 
 def connect(root: Path, limits: Limits, config: Any = None) -> RedisTransport:
     """Return the transport of the bot in `root`; nothing is sent yet."""
-    transport = RedisTransport(connect_redis(redis_url(root)), worker=worker_name(), limits=limits)
+    url = redis_url(root)
+    transport = RedisTransport(connect_redis(url), worker=worker_name(), limits=limits, url=url)
     transport.archive = ArchiveHistory(place_of(root))
     return transport

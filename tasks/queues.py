@@ -9,14 +9,12 @@ from celery import Celery
 from celery.app.amqp import AMQP, Queues
 from kombu import Exchange, Queue
 
-from lumia.marks import PRIORITIES
+from lumia.marks import PRIORITIES, PRIVATE_PREFIX
 
 SEPARATOR = ":"
 AGED = -1
 """The priority of messages that have waited too long behind more urgent ones: their list is served first."""
 STEPS = (AGED, *PRIORITIES)
-PRIVATE_PREFIX = "adapter."
-"""Queues that only the process owning a connection consumes."""
 
 
 def queue(name: str) -> Queue:

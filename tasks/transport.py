@@ -50,6 +50,7 @@ from tasks.grouped import Group, Groups, Waiting
 from tasks.history import StreamHistory
 from tasks.keys import PREFIX, WORKERS
 from tasks.ledger import LedgerPort
+from tasks.private_queues import QueuePort
 from tasks.scripts import Scripts, bound
 from tasks.starting import StartPort
 
@@ -94,13 +95,16 @@ def unavailable(error: Exception) -> BackendUnavailableError | None:
     return BackendUnavailableError(f"Redis refuses to write: {error}; {way_out}") if way_out else None
 
 
-class RedisTransport(StartPort, LedgerPort):
+class RedisTransport(StartPort, LedgerPort, QueuePort):
     """Implements `lumia.ports.Transport` on one Redis or Valkey primary."""
 
-    def __init__(self, redis: Redis, *, worker: str, limits: Limits | None = None, prefix: str = PREFIX) -> None:
+    def __init__(
+        self, redis: Redis, *, worker: str, limits: Limits | None = None, prefix: str = PREFIX, url: str = ""
+    ) -> None:
+        QueuePort.__init__(self)
         self.redis = redis
         self._bytes: Any = redis  # replies are bytes: decode_responses is off, which redis-py's types can't know
-        self.worker = worker
+        self.worker, self.url = worker, url
         self.limits = limits or Limits()
         self.prefix = prefix
         self.archive: ArchiveHistory | None = None
@@ -429,6 +433,7 @@ class RedisTransport(StartPort, LedgerPort):
     def close(self) -> None:
         """Release the connections."""
         self._scripts.close()
+        self._close_brisk()
         self.redis.close()
         if self.archive is not None:
             self.archive.close()

@@ -48,6 +48,8 @@ def run(request: RunRequest, limits: Limits, worker: str, *, with_plan: bool) ->
     detail: dict[str, Any] = {"cause": request.cause} if request.cause else {}
     if request.delay > 0:
         detail["delay"] = request.delay
+    if request.plan.queue != DEFAULT_QUEUE:
+        detail["queue"] = request.plan.queue
     entry = JournalEntry("start", request.run_id, request.root_id, request.id, request.key, detail=detail,
                          flow=request.flow)  # fmt: skip
     ended = JournalEntry("end", request.run_id, request.root_id, request.id, request.key, outcome="done",

@@ -5,6 +5,8 @@ moved only after they returned. `account` tells how an account fares.
 
 Outbound: the consumer of `msg.send, dest=…` calls `dispatch`, the consumer of `<adapter>.send` sends inside of
 `delivering`, one effect per message of the platform. Receipts and the state of each send are kept.
+
+Connections: `owning` gives an account to one gateway at a time, `serving` executes here what has to go over it.
 """
 
 from __future__ import annotations
@@ -16,16 +18,20 @@ from lumia.adapters.inbound import accept, submit
 from lumia.adapters.listing import AccountInfo, accounts
 from lumia.adapters.names import queue
 from lumia.adapters.outbound import delete, dispatch, edit
+from lumia.adapters.owning import Owned, owning
 from lumia.adapters.receipts import Receipt
+from lumia.adapters.serving import AccountQueue, serving, waiting
 from lumia.adapters.splitting import parts, utf16
 from lumia.adapters.states import AccountState, account
 
 __all__ = [
     "RETRY",
     "AccountInfo",
+    "AccountQueue",
     "AccountState",
     "Checked",
     "Outgoing",
+    "Owned",
     "Receipt",
     "accept",
     "account",
@@ -35,9 +41,12 @@ __all__ = [
     "delivering",
     "dispatch",
     "edit",
+    "owning",
     "parts",
     "queue",
     "receipts",
+    "serving",
     "submit",
     "utf16",
+    "waiting",
 ]

@@ -143,12 +143,13 @@ def _flat_below(nodes: Sequence[Node], lead: str) -> Iterator[tuple[str, Node]]:
 def _run(run: Run, least: float) -> Node:
     mark = " ◀" if run.marked and run.relation != "root" else ""
     about = run.relation if run.relation in ("detached", "retry") else ""
+    place = f"queue {run.queue}" if run.queue else ""
     own_id = run.run_id if run.relation != "root" else ""
     last = run.ended if run.ended is not None else run.at
     reason = run.reason or (f"dead letter: {run.dead}" if run.dead else "")
     outcome = run.outcome or ("running" if run.ended is None else "")
     return Node(f"{run.id or run.run_id}{mark}", Bar("run", run.at, max(0.0, last - run.at)), outcome,
-                _joined(about, reason, own_id), "bold", tuple(_parts(run, least)))  # fmt: skip
+                _joined(about, reason, place, own_id), "bold", tuple(_parts(run, least)))  # fmt: skip
 
 
 def _joined(*parts: str) -> str:

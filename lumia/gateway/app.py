@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from starlette.applications import Starlette
@@ -19,6 +23,7 @@ from lumia.gateway.feed import JournalFeed
 from lumia.gateway.guards import BodyLimit, Origins, SecurityHeaders
 from lumia.gateway.intake import Intake
 from lumia.gateway.mounting import Mount, failure, mounts_of, paths, refusal, routes_of
+from lumia.gateway.residents import Residents
 from lumia.gateway.scope import serving
 from lumia.gateway.settings import Settings
 from lumia.gateway.sockets import Sockets
@@ -46,6 +51,7 @@ class Gateway:
         )
         self.sockets = Sockets(Origins(BodyLimit(inner, self.settings), self.settings))
         self._app: ASGIApp = SecurityHeaders(self.sockets)
+        self.residents = Residents.of(bot)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection (ASGI)."""
@@ -58,24 +64,62 @@ class Gateway:
         finally:
             serving.reset(token)
 
+    def begin(self) -> None:
+        """Start what plugins have run beside the requests; called when the server listens."""
+        self.bot.draining = False
+        self.bot.embedding.resume()
+        token = serving.set(self)
+        try:
+            self.residents.start()
+        finally:
+            serving.reset(token)
+
     async def drain(self) -> None:
-        """Send WebSockets away; requests in flight go on."""
-        await self.sockets.go_away(self.settings.drain)
+        """End, within the time for it, what goes on beside requests; those in flight go on.
+
+        The steps this process executes for its accounts come first, while their connections are open; then residents
+        are cancelled, which gives back what they own, and WebSockets sent away.
+        """
+        until = time.monotonic() + self.settings.drain
+        self.bot.draining = True
+        if not await _in_thread(self.bot.embedding.drain, self.settings.drain / 2):
+            self.bot.log.warning("steps still run in this gateway after %g s", self.settings.drain / 2)
+        left = until - time.monotonic()
+        await asyncio.gather(self.residents.stop(left), self.sockets.go_away(left))
         self.feed.close()
 
     async def _health(self, request: Request) -> Response:
+        failing = {"residents failing": names} if (names := self.residents.failing) else {}
         try:
             health = await self.calls.run(self.bot.transport.health)
         except (LumiaError, BusyError) as error:
             return JSONResponse({"ok": False, "error": str(error)}, 503, {"Retry-After": "2"})
         if health.ok:
-            return JSONResponse({"ok": True})
+            return JSONResponse({"ok": True} | failing)
         return JSONResponse({"ok": False, "error": health.detail}, 503, {"Retry-After": "2"})
 
     async def _index(self, request: Request) -> Response:
         if CONSOLE in self.paths:
             return RedirectResponse(CONSOLE, 307)
         return JSONResponse({"lumia": "gateway", "paths": self.paths})
+
+
+async def _in_thread(call: Callable[[float], bool], seconds: float) -> bool:
+    """Make a call on a thread that the process's end doesn't wait for."""
+    loop, ended = asyncio.get_running_loop(), asyncio.Event()
+    answers: list[bool] = []
+
+    def run() -> None:
+        try:
+            answers.append(call(seconds))
+        finally:
+            with suppress(RuntimeError):  # the loop is gone
+                loop.call_soon_threadsafe(ended.set)
+
+    threading.Thread(target=run, name="lumia-drain", daemon=True).start()
+    with suppress(TimeoutError):
+        await asyncio.wait_for(ended.wait(), seconds + 1.0)
+    return bool(answers and answers[0])
 
 
 async def _http_error(request: Request, error: Exception) -> Response:

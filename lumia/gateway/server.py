@@ -33,6 +33,12 @@ class Server(uvicorn.Server):
         )  # fmt: skip
         self._gateway = gateway
 
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen, and start the residents."""
+        await super().startup(sockets)
+        if not self.should_exit:
+            self._gateway.begin()
+
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Stop listening, send WebSockets away, finish requests in flight."""
         for server in self.servers:

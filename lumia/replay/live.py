@@ -73,7 +73,8 @@ def _start(bot: Runtime, tree: RecordedTree, *, send: bool) -> str:
 
 def _request(bot: Runtime, tree: RecordedTree, *, hold: bool) -> RunRequest:
     root, run_id = tree.root, system.new_id()
-    plan = plan_of(bot.table.index.plan(root.flow, root.id), root.id, hold=hold)
+    found = bot.table.index.plan(root.flow, root.id)
+    plan = plan_of(found.on(root.queue) if root.queue not in ("", found.queue) else found, root.id, hold=hold)
     if not plan.steps:
         raise PayloadError(f"run {root.run_id}: nothing handles {root.id!r} any more; `lumia handlers` lists all ids")
     return RunRequest(

@@ -26,7 +26,7 @@ class RecordedRun:
     """One run as it was. tries: the committed tries of each step, by the step's index; dead: steps given up.
 
     lost: the handlers of tries that ended without a commit, with their worker or since they hung. redacted: secrets
-    were taken out of the Box it began with when it was exported.
+    were taken out of the Box it began with when it was exported. queue: where it began, "" for the default queue.
     """
 
     run_id: str
@@ -44,6 +44,7 @@ class RecordedRun:
     dead: set[int] = field(default_factory=set)
     lost: list[str] = field(default_factory=list)
     redacted: bool = False
+    queue: str = ""
 
     @property
     def is_open(self) -> bool:
@@ -63,6 +64,7 @@ class RecordedRun:
         self.cause = self.cause or str(entry.detail.get("cause", ""))
         if entry.kind == "start":
             self.begun, self.flow = True, entry.flow or self.flow
+            self.queue = str(entry.detail.get("queue", ""))
         elif entry.kind == "end":
             self.ended, self.outcome, self.reason = True, entry.outcome, entry.reason
         elif is_letter(entry):

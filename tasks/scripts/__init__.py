@@ -36,7 +36,7 @@ RUNS = (
     "age",
 )
 NAMES = (*RUNS, *EFFECTS)
-MORE = ("lease", "advance", "trim", "compact", "alarm", "note", "waiting")
+MORE = ("lease", "own", "advance", "trim", "compact", "alarm", "note", "waiting")
 _FOLDER = Path(__file__).parent
 
 

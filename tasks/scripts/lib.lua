@@ -410,6 +410,7 @@ local function begin(r, wire, limit, keep, cancelled)
   local home = r.R and not r.u and string.match(r.R, '^(.*)/')
   if home and redis.call('EXISTS', runkey(home)) == 1 then redis.call('HSET', runkey(home), 'E', '1') end
   note(limit, r.j)
+  if r.l then redis.call('SADD', P .. 'queues', r.l) end
   if not r.h then
     note(limit, r.je, 'b', wire)
     return finish(id, 'done', 'no handler', keep)

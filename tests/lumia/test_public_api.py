@@ -21,7 +21,8 @@ NAMES = [
 ]  # fmt: skip
 
 START = (
-    "id, content, *, key, dedup, detach, delay, priority, also, cap, overflow, max_age, stale, collect, max_wait, rate"
+    "id, content, *, key, dedup, detach, delay, priority, also, cap, overflow, max_age, stale, collect, max_wait, "
+    "rate, queue"
 )
 CALLS = {
     "Box.any": "value, *, meta, destructor",
@@ -33,11 +34,14 @@ CALLS = {
     "adapters.delivering": "content, policy",
     "adapters.dispatch": "adapter, src, content, *, event, account, queue",
     "adapters.edit": "src, message_id, content, *, account",
+    "adapters.owning": "name, *, ttl",
     "adapters.parts": "text, limit, measure",
     "adapters.queue": "adapter, account",
     "adapters.receipts.answers": "platform, account, chat, message_id",
     "adapters.receipts.sent": "platform, account, chat, message_id",
+    "adapters.serving": "adapter, account",
     "adapters.submit": "adapter, msg, raw",
+    "adapters.waiting": "",
     "annotate": "**notes",
     "blobs.get": "ref",
     "blobs.open": "ref",
@@ -105,6 +109,7 @@ CALLS = {
     "utils.intercept": "reason",
     "utils.next": "box, *, delay",
     "utils.stop": "reason",
+    "web.resident": "fn",
     "web.route": "path, methods",
     "web.websocket": "path",
 }

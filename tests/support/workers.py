@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from pathlib import Path
 from lumia.paths import base
 from lumia.runtime import Runtime, open_bot
 from tasks.backend import worker_name
+from tasks.supervise.ports import free_port
 from tasks.transport import RedisTransport, connect
 from tests.support.wait import until
 
@@ -103,7 +105,7 @@ def worker(root: Path, url: str, *args: str, name: str = "worker", app: str = "t
 @contextmanager
 def connected(root: Path, url: str) -> Iterator[Runtime]:
     """Open the bot of `root` without plugin code; it is active only where a test activates it."""
-    transport = RedisTransport(connect(url), worker=worker_name())
+    transport = RedisTransport(connect(url), worker=worker_name(), url=url)
     runtime = open_bot(root, transport=transport).deactivate()
     transport.limits = runtime.limits
     try:
@@ -117,3 +119,47 @@ def opened(root: Path, url: str) -> Iterator[Runtime]:
     """Open the bot of `root` without plugin code and activate it, as a gateway or command does."""
     with connected(root, url) as runtime, runtime.activated():
         yield runtime
+
+
+@dataclass
+class GatewayProcess(Celery):
+    """One `python -m lumia.gateway` process."""
+
+    port: int = 0
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+
+@contextmanager
+def gateway(root: Path, url: str, name: str = "gateway", **env: str) -> Iterator[GatewayProcess]:
+    """Run a gateway on a free port and wait until it answers; ended at the end of the block if it still runs."""
+    port = free_port()
+    given = {
+        "LUMIA_ROOT": str(root),
+        "LUMIA_REDIS_URL": url,
+        "LUMIA__GATEWAY__PORT": str(port),
+        "PYTHONPATH": str(root),
+    }
+    log = root / f"{name}.log"
+    with log.open("w") as out:
+        command = [sys.executable, "-m", "lumia.gateway"]
+        process = subprocess.Popen(
+            command, env={**os.environ, **given, **env}, cwd=base(), stdout=out, stderr=subprocess.STDOUT
+        )
+        running = GatewayProcess(process, log, port)
+        try:
+            until(lambda: _listens(port) or process.poll() is not None, timeout=30, what="the gateway to listen")
+            assert process.poll() is None, running.text
+            yield running
+        finally:
+            if process.poll() is None:
+                process.send_signal(signal.SIGCONT)
+                running.end()
+
+
+def _listens(port: int) -> bool:
+    with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+        return True
+    return False
