@@ -83,8 +83,8 @@ class TestWhoIsBelieved:
         assert sender.verify("abc").json() == {"challenge": "abc"}
 
     @pytest.mark.parametrize("headers", [
-        {}, {"X-Slack-Signature": "v0="}, {"X-Slack-Signature": "v0=" + "0" * 64}, {"X-Slack-Request-Timestamp": "soon"},
-        {"X-Slack-Signature": "ä".encode("latin-1").decode("latin-1")},
+        {}, {"X-Slack-Signature": "v0="}, {"X-Slack-Signature": "v0=" + "0" * 64}, {"X-Slack-Signature": "ä"},
+        {"X-Slack-Request-Timestamp": "soon"},
     ])  # fmt: skip
     def test_what_is_not_signed_is_refused(self, site: Served, sender: EventsSender, headers: dict[str, str]) -> None:
         data = b'{"type": "url_verification", "challenge": "abc"}'
@@ -224,7 +224,8 @@ class TestCommands:
         heard.clear()
         url = f"{slack.url}/actions/T0TEAM0001/2/s3cr3tClickAddress"
         payload = {"type": "block_actions", "user": {"id": ANN, "name": "ann"}, "channel": {"id": "C0GENERAL1"},
-                   "trigger_id": ts(), "response_url": url, "actions": [{"action_id": "yes", "value": "1"}]}  # fmt: skip
+                   "trigger_id": ts(), "response_url": url, "actions": [{"action_id": "yes", "value": "1"}],
+                   }  # fmt: skip
         for _ in range(2):
             answered = sender.interaction(payload)
             assert (answered.status_code, answered.content) == (200, b"")
