@@ -90,7 +90,8 @@ def look_up(account: Account, id: str) -> str:
 def _name_of(user: object) -> str:
     if not isinstance(user, dict):
         return ""
-    profile = user.get("profile") if isinstance(user.get("profile"), dict) else {}
+    profile = user.get("profile")
+    profile = profile if isinstance(profile, dict) else {}
     listed = (profile.get("display_name"), user.get("real_name"), profile.get("real_name"), user.get("name"))
     return lumia.payloads.clean_text(next((name for name in listed if isinstance(name, str) and name), ""))
 

@@ -33,8 +33,9 @@ async def event(account: Account, envelope: Mapping[str, Any]) -> None:
     if envelope.get("type") != "event_callback":
         return
     inner = envelope.get("event")
-    if isinstance(inner, Mapping) and inner.get("type") in _GONE:
-        lumia.adapters.account(NAME, account.name).refused(_GONE[str(inner["type"])])
+    gone = _GONE.get(str(inner.get("type"))) if isinstance(inner, Mapping) else None
+    if gone:
+        lumia.adapters.account(NAME, account.name).refused(gone)
         return
     await _take(account, incoming.event, envelope)
     people.meet(account, incoming.people(envelope))

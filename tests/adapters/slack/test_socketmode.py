@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 import lumia
-from adapters.slack import socketmode
 from lumia.errors import BackendUnavailableError
 from tests.adapters.slack.common import ANN, SLACK, answer, config, message
 from tests.peers.slack import APP_TOKEN, Fault, SlackPeer
@@ -29,9 +29,8 @@ def note(content: lumia.Box[Any]) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+def _quiet() -> None:
     said.clear()
-    monkeypatch.setattr(socketmode, "LONGEST_PAUSE", 0.05)
 
 
 @pytest.fixture
@@ -101,7 +100,7 @@ def test_the_next_connection_is_open_before_the_old_one_goes(site: Served, socke
 def test_an_old_connection_that_stays_is_closed_from_here(
     site: Served, socket: SocketPeer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(socketmode, "LEAVING", 0.05)
+    monkeypatch.setattr(sys.modules["adapters.slack.socketmode"], "LEAVING", 0.05)
     socket.announce("refresh_requested")
     until(lambda: socket.opened == 2 and len(socket.links) == 1)
 
@@ -168,14 +167,13 @@ def test_an_app_token_that_is_missing_is_told_and_nothing_is_opened(slack: Slack
     assert slack.calls == []
 
 
-def test_a_connection_without_a_greeting_is_given_up(
-    slack: SlackPeer, socket: SocketPeer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(socketmode, "OPENING", 0.2)
+def test_a_connection_that_ends_before_its_greeting_is_opened_again(slack: SlackPeer, socket: SocketPeer) -> None:
     socket.greet = False
     with served(SLACK, config=config(slack, mode="socket", app_token=slack.app_token)):
-        until(lambda: socket.opened >= 2)
+        until(lambda: socket.links)
+        assert state() == "connecting"
         socket.greet = True
+        socket.cut()
         until(lambda: state() == "connected")
 
 
