@@ -107,6 +107,8 @@ class SocketPeer:
         finally:
             with self._lock:
                 self.links.remove(link)
+            link.close()
+            link.socket.close()
 
     def _confirmed(self, said: dict[str, Any]) -> None:
         with self._lock:
