@@ -42,8 +42,8 @@ class Paused:
 @dataclass(frozen=True, slots=True)
 class Status:
     """How a chat stands. lines: kept word for word; summarised: lines that summaries stand for; day: `YYYY-MM-DD`;
-    tokens and cost (US dollars): spent on that day, `unpriced` calls not in the cost; limit: what the budget makes it do
-    without, "" for nothing, as the trace says it; silent: that is everything but mentions, or everything."""
+    tokens and cost (US dollars): spent on that day, `unpriced` calls not in the cost; limit: what the budget makes the
+    bot do without, as the trace says it, "" for nothing; silent: only mentions are answered, or nothing is."""
 
     lines: int
     summarised: int

