@@ -96,7 +96,7 @@ def _problems(account: Account) -> Iterator[Problem]:
             yield Problem(account.name, f"{key} is missing", f"{_WHERE[key]}, or name its variable in {key}_env")
         elif not value.startswith(_TOKENS.get(key, "")):
             yield Problem(account.name, f"{key} is no {_TOKENS[key]}… token", _WHERE[key])
-    if account.owner and not re.fullmatch(r"[UWCGD][A-Z0-9]{2,}", account.owner):
+    if account.owner and not re.fullmatch(r"(group-|private-)?[UWCGD][A-Z0-9]{2,}", account.owner):
         yield Problem(account.name, f"owner {account.owner!r} is no Slack id", "copy the member ID from the profile")
     if urlsplit(account.api_url).scheme not in ("http", "https"):
         yield Problem(account.name, f"api_url {account.api_url!r} is no web address", "leave it out")

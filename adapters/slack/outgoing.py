@@ -10,7 +10,7 @@ import lumia
 
 from . import mrkdwn
 from .accounts import ALWAYS, NEVER
-from .incoming import is_ts
+from .arrivals import is_ts
 from .markdown import mrkdwn as from_markdown
 
 LIMIT = 4000

@@ -12,9 +12,9 @@ import lumia
 from lumia import gateway
 from lumia.errors import PayloadError
 
-from . import incoming
+from . import incoming, interactive
 from .accounts import NAME, Account
-from .incoming import Context, Talk, Told
+from .arrivals import Context, Talk, Told
 from .people import people
 from .sending import ANSWERS_KEPT, answer_key
 
@@ -43,12 +43,12 @@ async def event(account: Account, envelope: Mapping[str, Any]) -> None:
 
 async def command(account: Account, form: Mapping[str, str]) -> None:
     """Take a slash command."""
-    await _take(account, incoming.command, form)
+    await _take(account, interactive.command, form)
 
 
 async def interaction(account: Account, payload: Mapping[str, Any]) -> None:
     """Take a click, a submitted view or a shortcut."""
-    await _take(account, incoming.interaction, payload)
+    await _take(account, interactive.interaction, payload)
 
 
 async def _take(account: Account, read: Any, payload: Mapping[str, Any]) -> None:

@@ -37,6 +37,8 @@ TRYING = 30.0
 """Seconds for which storing an envelope is tried again; then Slack sends it again."""
 REFUSED_PAUSE = 300.0
 LONGEST_PAUSE = 60.0
+STEADY = 60.0
+"""Seconds after which a connection that is lost was a good one, and the next is opened without much ado."""
 _MAX_FRAME = 4 * 1024 * 1024
 _TURNED_OFF = "link_disabled"
 _log = logging.getLogger("lumia.slack")
@@ -54,8 +56,10 @@ class SocketMode:
         failures = 0
         try:
             while True:
+                began = lumia.system.monotonic()
                 pause = await self._turn()
-                failures = 0 if pause == 0.0 else failures + 1
+                well = pause == 0.0 or lumia.system.monotonic() - began > STEADY
+                failures = 0 if pause == 0.0 else 1 if well else failures + 1
                 growing = min(LONGEST_PAUSE, 2.0 ** min(failures - 1, 6)) * (0.5 + lumia.system.random() / 2)
                 await asyncio.sleep(pause if pause >= 0.0 else growing)
         finally:

@@ -13,7 +13,7 @@ from .accounts import NAME, Account
 from .people import people
 from .socketmode import REFUSED_PAUSE, SocketMode
 
-LOOK = 5.0
+LOOK = 2.0
 """Seconds between two looks at the configuration."""
 AGAIN = 3600.0
 """Seconds after which an account is asked again who it is."""
@@ -62,14 +62,19 @@ async def _end(task: asyncio.Task[None]) -> None:
 
 
 async def _serve(account: Account) -> None:
+    known = asyncio.Event()
     async with asyncio.TaskGroup() as group:
-        group.create_task(_introduced(account))
+        group.create_task(_introduced(account, known))
         if account.socket:
-            group.create_task(_connected(account))
+            group.create_task(_connected(account, known))
 
 
-async def _connected(account: Account) -> None:
-    """Keep the account's socket open wherever it is this gateway's turn; a lost turn is waited for again."""
+async def _connected(account: Account, known: asyncio.Event) -> None:
+    """Keep the account's socket open wherever it is this gateway's turn; a lost turn is waited for again.
+
+    Nothing is taken for a bot whose token Slack refuses: Slack keeps it for a while, and nobody could answer.
+    """
+    await known.wait()
     state = lumia.adapters.account(NAME, account.name)
     while True:
         try:
@@ -79,33 +84,33 @@ async def _connected(account: Account) -> None:
             state.disconnected(str(error))
 
 
-async def _introduced(account: Account) -> None:
-    pause = 0.0
+async def _introduced(account: Account, known: asyncio.Event) -> None:
     while True:
+        pause, refused = await _introduce(account)
+        if not refused:
+            known.set()
         await asyncio.sleep(pause)
-        pause = await _introduce(account)
 
 
-async def _introduce(account: Account) -> float:
-    """Ask who the bot is, so that its own id is known; return the seconds after which to ask again."""
+async def _introduce(account: Account) -> tuple[float, bool]:
+    """Ask who the bot is, so that its own id is known; return when to ask again, and whether its token is refused."""
     state = lumia.adapters.account(NAME, account.name)
     try:
         known = await asyncio.to_thread(api.call, account, "auth.test", {})
     except RetryAfterError as error:
-        return error.wait
+        return error.wait, False
     except api.SlackError as error:
         if error.code in api.REFUSED:
             state.refused(str(error))
-            return REFUSED_PAUSE
-        return _PAUSE
+        return REFUSED_PAUSE, error.code in api.REFUSED
     except LumiaError as error:
         if not account.socket:
             state.listening(f"not asked yet who it is: {error}")
-        return _PAUSE
+        return _PAUSE, False
     people.bots[account] = str(known.get("user_id", ""))
     if not account.socket:
         state.listening(identity(known))
-    return AGAIN
+    return AGAIN, False
 
 
 def identity(known: dict[str, object]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import textwrap
 
-import yaml
+import yaml  # type: ignore[import-untyped]  # its stubs are a package of their own
 
 from adapters.slack.accounts import Account
 from adapters.slack.checking import SCOPES, USEFUL

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapters.slack import incoming
-from adapters.slack.incoming import Context, Talk, Told
+from adapters.slack import incoming, interactive
+from adapters.slack.arrivals import Context, Talk, Told, is_ts
 from lumia.errors import PayloadError
 from tests.peers.slack import BOT
 from tests.peers.slack_events import EventsSender
@@ -27,7 +27,11 @@ def read(entry: dict[str, Any], context: Context = HERE) -> Talk | Told | None:
     payload = entry["payload"]
     if entry["kind"] == "event":
         return incoming.event(SENDER.envelope(payload), context)
-    return incoming.command(payload, context) if entry["kind"] == "command" else incoming.interaction(payload, context)
+    return (
+        interactive.command(payload, context)
+        if entry["kind"] == "command"
+        else interactive.interaction(payload, context)
+    )
 
 
 def named(name: str) -> dict[str, Any]:
@@ -134,7 +138,7 @@ def test_the_same_command_is_the_same_message() -> None:
         talk({"kind": "command", "payload": one}) for one in (form, dict(form), {**form, "trigger_id": "2"})
     )
     assert first["message_id"] == again["message_id"] != other["message_id"]
-    assert not incoming.is_ts(first["message_id"])
+    assert not is_ts(first["message_id"])
 
 
 def test_events_are_told_apart_by_their_id() -> None:
