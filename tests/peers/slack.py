@@ -18,10 +18,10 @@ import json
 import threading
 from collections import defaultdict
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
+
+from tests.peers.slack_http import Handler, Server
 
 BOT_TOKEN, APP_TOKEN = "xoxb-1111-2222-" + "b" * 24, "xapp-1-A0APP-3333-" + "c" * 24
 SIGNING_SECRET = "8f742231b10e8888abcd99yyyzzz85a5"
@@ -89,7 +89,7 @@ class SlackPeer:
         self._number = itertools.count(1)
         self._lock = threading.RLock()
         self.closing = threading.Event()
-        self._server = _Server(("127.0.0.1", 0), _Handler)
+        self._server = Server(("127.0.0.1", 0), Handler)
         self._server.owner = self
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02})
 
@@ -127,8 +127,11 @@ class SlackPeer:
 
     # --- what a request meets
 
-    def take(self, call: Call) -> tuple[int, dict[str, str], bytes] | None:
+    def take(
+        self, method: str, arguments: dict[str, Any], token: str, content_type: str
+    ) -> tuple[int, dict[str, str], bytes] | None:
         """Answer a call; None to end the connection."""
+        call = Call(method, arguments, token, content_type)
         with self._lock:
             self.calls.append(call)
             fault = self._faults[call.method].pop(0) if self._faults[call.method] else None
@@ -159,8 +162,8 @@ class SlackPeer:
             return {"ok": False, "error": "not_authed"}
         if call.token != wanted:
             return {"ok": False, "error": "invalid_auth"}
-        method = getattr(self, "_" + call.method.replace(".", "_").lower(), None)
-        return method(call.arguments) if method else {"ok": False, "error": "unknown_method"}
+        known = getattr(self, "_" + call.method.replace(".", "_").lower(), None)
+        return known(call.arguments) if known else {"ok": False, "error": "unknown_method"}
 
     def _auth_test(self, given: dict[str, Any]) -> dict[str, Any]:
         return {"ok": True, "url": "https://acme.slack.com/", "team": "Acme", "user": "lumia", "team_id": TEAM,
@@ -246,87 +249,3 @@ class SlackPeer:
             return {"ok": False, "error": "file_not_found"}
         del self.uploads[given["file"]]
         return {"ok": True}
-
-
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = 256
-    owner: SlackPeer
-
-
-class _Handler(BaseHTTPRequestHandler):
-    server: _Server
-    protocol_version = "HTTP/1.1"
-    wbufsize = -1  # head and body in one packet
-
-    def do_GET(self) -> None:
-        path = urlsplit(self.path).path
-        if path.startswith("/api/"):
-            self._method(path.removeprefix("/api/"), dict(parse_qsl(urlsplit(self.path).query)))
-            return
-        data, media_type = self.server.owner.files.get(path, (b"", ""))
-        if self._token() != self.server.owner.bot_token or not media_type:
-            # Slack shows its login page, as 200, to whoever brings no token.
-            data, media_type = b"<!DOCTYPE html><title>Sign in</title>", "text/html; charset=utf-8"
-        self._send(200, {"Content-Type": media_type}, data)
-
-    def do_POST(self) -> None:
-        data = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        path = urlsplit(self.path).path
-        if path.startswith("/upload/"):
-            self._uploaded(path.rpartition("/")[2], data)
-        elif path.startswith(("/commands/", "/actions/")):
-            self._answered(path, data)
-        else:
-            query = dict(parse_qsl(urlsplit(self.path).query, keep_blank_values=True))
-            self._method(path.removeprefix("/api/"), {**query, **self._arguments(data)})
-
-    def _arguments(self, data: bytes) -> dict[str, Any]:
-        if data and "json" in self.headers.get("Content-Type", ""):
-            found: dict[str, Any] = json.loads(data)
-            return found
-        return dict(parse_qsl(data.decode(), keep_blank_values=True))
-
-    def _token(self) -> str:
-        return self.headers.get("Authorization", "").removeprefix("Bearer ")
-
-    def _method(self, method: str, arguments: dict[str, Any]) -> None:
-        call = Call(method, arguments, self._token() or arguments.get("token", ""),
-                    self.headers.get("Content-Type", ""))  # fmt: skip
-        self._finish(self.server.owner.take(call))
-
-    def _uploaded(self, file_id: str, data: bytes) -> None:
-        owner = self.server.owner
-        found = owner.take_raw("upload")
-        if found is None:
-            owner.uploads[file_id] = data
-            self._send(200, {"Content-Type": "text/plain"}, b"OK - %d" % len(data))
-        else:
-            self._finish(found)
-
-    def _answered(self, path: str, data: bytes) -> None:
-        found = self.server.owner.take_raw("response_url")
-        if found is None:
-            self.server.owner.answers.append((path, json.loads(data)))
-            self._send(200, {"Content-Type": "text/plain"}, b"ok")
-        else:
-            self._finish(found)
-
-    def _finish(self, answer: tuple[int, dict[str, str], bytes] | None) -> None:
-        if answer is None:
-            self.close_connection = True
-            return
-        self._send(*answer)
-
-    def _send(self, status: int, headers: dict[str, str], body: bytes) -> None:
-        try:
-            self.send_response(status)
-            for name, value in {**headers, "Content-Length": str(len(body))}.items():
-                self.send_header(name, value)
-            self.end_headers()
-            self.wfile.write(body)
-        except (BrokenPipeError, ConnectionResetError):
-            self.close_connection = True
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing: tests read `calls`."""

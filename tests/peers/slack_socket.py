@@ -6,10 +6,12 @@ import itertools
 import json
 import threading
 from collections.abc import Mapping
+from socket import SHUT_RDWR
 from types import TracebackType
 from typing import Any
 
 from websockets.exceptions import ConnectionClosed
+from websockets.frames import Frame, Opcode
 from websockets.sync.server import Server, ServerConnection, serve
 
 from tests.peers.slack import APP, SlackPeer
@@ -76,6 +78,18 @@ class SocketPeer:
         link = self.links[-1]
         link.send(json.dumps({"type": "disconnect", "reason": reason, "debug_info": {"host": "wss-111.slack.com"}}))
         return link
+
+    @staticmethod
+    def frame(kind: str, payload: Mapping[str, Any]) -> bytes:
+        """Return the bytes of an envelope's frame, for sending a part of it."""
+        said = {"envelope_id": "cut", "type": kind, "payload": dict(payload), "accepts_response_payload": False}
+        return Frame(Opcode.TEXT, json.dumps(said).encode()).serialize(mask=False)
+
+    def send_cut(self, part: bytes) -> None:
+        """Send some bytes of a frame through the newest connection, and end it."""
+        link = self.links[-1]
+        link.socket.sendall(part)
+        link.socket.shutdown(SHUT_RDWR)
 
     def say(self, text: str) -> None:
         """Send any text through the newest connection."""

@@ -115,6 +115,24 @@ def test_a_cut_connection_is_opened_again_and_nothing_is_lost(site: Served, sock
     assert len(said) == 5
 
 
+def test_a_frame_cut_anywhere_comes_again_and_is_one_message(
+    site: Served, socket: SocketPeer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.modules["adapters.slack.socketmode"], "LONGEST_PAUSE", 0.05)
+    envelope = ENVELOPES.envelope(message("cut", "1718000300.000200"))
+    whole = socket.frame("events_api", envelope)
+    for length in (1, 2, 3, 4, len(whole) // 2, len(whole) - 1, len(whole)):
+        before = socket.opened
+        socket.send_cut(whole[:length])
+        until(lambda before=before: socket.opened > before)  # type: ignore[misc]
+        until(lambda: socket.links)
+    id = socket.send("events_api", envelope)
+    until(lambda: id in socket.acknowledged)
+    send(socket, "last", "1718000300.000201")
+    until(lambda: "last" in said)
+    assert said == ["cut", "last"]
+
+
 def test_what_can_not_be_stored_is_not_confirmed(
     site: Served, socket: SocketPeer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -190,3 +208,21 @@ def test_no_ticket_and_no_token_is_logged(
 def test_the_gateway_stops_while_connected(site: Served, socket: SocketPeer) -> None:
     site.stop()
     until(lambda: not socket.links)
+
+
+def test_a_bot_token_that_is_refused_opens_no_socket(slack: SlackPeer, socket: SocketPeer) -> None:
+    slack.fail("auth.test", *[Fault.error("invalid_auth")] * 9)
+    with served(SLACK, config=config(slack, mode="socket", app_token=slack.app_token)):
+        until(lambda: state() == "refused")
+        assert "bot_token is wrong" in lumia.adapters.account("slack", "main").standing.detail
+    assert slack.called("apps.connections.open") == []
+
+
+def test_an_account_that_is_added_or_taken_out_is_noticed(site: Served, slack: SlackPeer, socket: SocketPeer) -> None:
+    assert site.bot.runtime.config is not None
+    tables = site.bot.runtime.config.settings("slack")
+    other = {**config(slack)["slack"]["accounts"]["main"]}
+    tables.accounts = {"other": other}
+    until(lambda: not socket.links)
+    until(lambda: lumia.adapters.account("slack", "other").state == "listening")
+    assert lumia.adapters.account("slack", "other").standing.detail == "lumia (U0BOT00001) in Acme"

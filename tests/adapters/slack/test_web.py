@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import threading
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -51,8 +52,12 @@ def slack() -> Iterator[SlackPeer]:
 
 @pytest.fixture(scope="module")
 def site(slack: SlackPeer) -> Iterator[Served]:
-    accounts = {"main": settings(slack), "sock": settings(slack, mode="socket", app_token=slack.app_token),
-                "off": settings(slack, enabled=False)}  # fmt: skip
+    refused = {"mode": "socket", "app_token": slack.app_token, "bot_token": "xoxb-wrong"}
+    accounts = {
+        "main": settings(slack),
+        "sock": {**settings(slack), **refused},
+        "off": settings(slack, enabled=False),
+    }
     config = {"slack": {"accounts": accounts}}
     with served(SLACK, answer, note, clicked, changed, config=config, settings=Settings(max_body=65536)) as running:
         yield running
@@ -194,6 +199,33 @@ class TestMessages:
         delivery = sender.event(message("quiet", id))
         assert delivery.statuses == [503, 503, 200]
         assert len(runs_of(sender, id)) == 1
+
+    def test_what_takes_longer_than_slack_waits_is_answered_in_time_and_accepted_as_a_retry(
+        self, site: Served, sender: EventsSender, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        id, held, start = ts(), threading.Event(), site.bot.transport.start
+
+        def slow(*args: Any, **more: Any) -> Any:
+            held.wait(10)
+            return start(*args, **more)
+
+        assert site.bot.runtime.plugins is not None
+        plugin: Any = site.bot.runtime.plugins.plugins["slack"].module
+        monkeypatch.setattr(plugin.web, "IN_TIME", 0.1)
+        monkeypatch.setattr(site.bot.transport, "start", slow)
+        envelope = sender.envelope(message("quiet", id))
+        answered = sender.post(json.dumps(envelope).encode())
+        assert (answered.status_code, answered.headers["retry-after"]) == (503, "2")
+        held.set()
+        monkeypatch.undo()
+        assert sender.deliver(envelope).arrived
+        assert len(runs_of(sender, id)) == 1
+
+    def test_the_account_says_who_it_is(self, site: Served, sender: EventsSender) -> None:
+        sender.event(message("quiet", ts()))
+        state = lumia.adapters.account("slack", "main")
+        until(lambda: (state.state, state.standing.detail) == ("listening", "lumia (U0BOT00001) in Acme"))
+        assert state.heard_at > 0
 
     def test_names_are_known_from_the_second_message_on(self, site: Served, sender: EventsSender) -> None:
         def name() -> str:
