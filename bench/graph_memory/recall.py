@@ -269,7 +269,7 @@ def run(given: argparse.Namespace) -> None:
     """Fill a database, or take the one that was kept, measure and print."""
     instances, queries = (10_000, 50) if given.quick else (given.instances, given.queries)
     share = instances / Size.instances
-    size = Size(instances, int(Size.topics * share), int(Size.edges * share), queries)
+    size = Size(instances, int(Size.topics * share), int(Size.edges * share), queries, min(Size.warm, 4 * queries))
     with tempfile.TemporaryDirectory() as folder, postgres(given.keep or Path(folder)) as server:
         made = _Synthetic()
         database = Database(
