@@ -9,7 +9,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 import lumia
 from lumia import gateway
-from lumia.payloads import Id, Text, escape_id, lane
+from lumia.payloads import Id, Text, escape_id
 
 from . import callback
 from .source import NAME, Source
@@ -80,16 +80,10 @@ async def submit(source: Source, body: Body) -> str:
     """
     message_id = body.message_id or lumia.system.new_id()
     msg = compose(source, body, message_id)
-    key = lane(NAME, source.name, msg["chat"]["kind"], msg["chat"]["id"])
     if body.callback_url:
         await gateway.call(_keep_callback, source, message_id, body.callback_url)
-    return await gateway.start(
-        "msg",
-        content=lumia.Box.any(msg, meta={"account": source.name, "chat": msg["chat"]}),
-        key=key,
-        dedup=lumia.payloads.dedup_key(key, message_id),
-        also=[("msg.webhook", lumia.Box.any({"source": source.name, **body.model_dump(exclude_none=True)}))],
-    )
+    raw = {"source": source.name, **body.model_dump(exclude_none=True)}
+    return await lumia.adapters.submit(NAME, msg, raw)
 
 
 def _keep_callback(source: Source, message_id: str, url: str) -> None:

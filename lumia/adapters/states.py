@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lumia import runtime
 from lumia.adapters.names import ACCOUNTS, EVENTS, account_field, key_of
@@ -50,6 +50,7 @@ class AccountState:
     def __init__(self, board: Board, standing: Standing) -> None:
         self._board, self.standing = board, standing
         self.heard_at = 0.0
+        self.lag: float | None = None
         self.stale = self.news = False
 
     @property
@@ -85,9 +86,10 @@ class AccountState:
         """It is switched off in its settings."""
         self._enter(DISABLED, "")
 
-    def event(self) -> None:
-        """Note that something arrived."""
+    def event(self, sent: float | None = None) -> None:
+        """Note that something arrived; sent: when the platform says it was, in seconds since 1970."""
         self.heard_at = self._board.now()
+        self.lag = None if sent is None else round(max(0.0, self.heard_at - sent), 3)
         self.news = True
         self._board.wake(soon=False)
 
@@ -179,7 +181,7 @@ class Board:
             ops.append(StoreOp("put", key_of(ACCOUNTS), as_json(asdict(state.standing), field), field=field))
         if state.news:
             state.news = False
-            ops.append(StoreOp("put", key_of(EVENTS), as_json(state.heard_at, field), field=field))
+            ops.append(StoreOp("put", key_of(EVENTS), as_json([state.heard_at, state.lag], field), field=field))
         return ops
 
     def close(self) -> None:
@@ -206,9 +208,9 @@ def account(adapter: str, name: str, *, platform: str = "") -> AccountState:
     return _board().account(adapter, name, platform)
 
 
-def heard(adapter: str, name: str) -> None:
-    """Note that something arrived for an account."""
-    _board().account(adapter, name, "").event()
+def heard(adapter: str, msg: Mapping[str, Any]) -> None:
+    """Note that a message arrived for an account."""
+    _board().account(adapter, msg["account"], msg["platform"]).event(msg["time"])
 
 
 def _board() -> Board:
