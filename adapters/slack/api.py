@@ -200,7 +200,12 @@ def _scopes(answer: httpx.Response) -> frozenset[str]:
 
 
 def _request(url: str, headers: Mapping[str, str], **body: Any) -> httpx.Request:
-    return httpx.Request("POST", url, headers={"User-Agent": f"Lumia/{lumia.__version__}", **headers}, **body)
+    try:
+        return httpx.Request("POST", url, headers={"User-Agent": f"Lumia/{lumia.__version__}", **headers}, **body)
+    except (httpx.InvalidURL, UnicodeEncodeError) as error:
+        raise RejectedError(
+            "an address or a token can't be used as it is written; look at the account's settings"
+        ) from error
 
 
 @lru_cache(maxsize=1)

@@ -14,7 +14,7 @@ _HIDDEN = frozenset({"token", "response_url", "response_urls", "trigger_id"})
 def text_at(values: Mapping[str, Any], name: str) -> str:
     """Return a text, "" where there is none."""
     value = values.get(name)
-    return clean_text(value) if isinstance(value, str) else ""
+    return _clean(value) if isinstance(value, str) else ""
 
 
 def as_dict(value: Any) -> Mapping[str, Any]:
@@ -30,10 +30,15 @@ def as_list(value: Any) -> list[Any]:
 def without_secrets(value: Any) -> Any:
     """Return a copy without what is secret or worth nothing later: the old verification token, response addresses."""
     if isinstance(value, Mapping):
-        return {clean_text(str(key)): without_secrets(item) for key, item in value.items() if key not in _HIDDEN}
+        return {_clean(str(key)): without_secrets(item) for key, item in value.items() if key not in _HIDDEN}
     if isinstance(value, list):
         return [without_secrets(item) for item in value]
-    return clean_text(value) if isinstance(value, str) else value
+    return _clean(value) if isinstance(value, str) else value
+
+
+def _clean(text: str) -> str:
+    """Return what `clean_text` does; most texts of an event are plain ids, of which there are many."""
+    return text if text.isascii() and "\x00" not in text else clean_text(text)
 
 
 def digest(text: str) -> str:

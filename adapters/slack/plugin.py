@@ -86,6 +86,9 @@ def fetch(content: lumia.Box[dict[str, Any]]) -> None:
 @lumia.adapters.check
 def adapter_check(account: str) -> Checked:
     """Ask Slack whether an account's tokens are good and may do what is needed."""
+    for problem in accounts.problems():
+        if problem.account == account:
+            return Checked(False, detail=f"{problem.message}; {problem.fix}")
     return checking.ask(accounts.required(account))
 
 

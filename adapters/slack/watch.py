@@ -41,7 +41,9 @@ async def connections() -> None:
 
 
 def _wanted() -> set[Account]:
-    broken = {problem.account: f"{problem.message}: {problem.fix}" for problem in accounts.problems()}
+    broken: dict[str, str] = {}
+    for problem in accounts.problems():
+        broken.setdefault(problem.account, f"{problem.message}; {problem.fix}")
     wanted = set()
     for account in accounts.all_accounts():
         state = lumia.adapters.account(NAME, account.name)

@@ -76,6 +76,17 @@ class TestSettings:
 
 
 class TestAsking:
+    def test_wrong_settings_are_told_before_slack_is_asked(self, slack: SlackPeer) -> None:
+        table = {"bot_token": slack.bot_token, "api_url": slack.api_url}
+        with Bot(SLACK, config={"slack": {"accounts": {"main": table}}}) as bot:
+            assert bot.runtime.plugins is not None
+            plugin: Any = bot.runtime.plugins.plugins["slack"].module
+            found = plugin.adapter_check("main")
+            assert not found.ok and found.detail.startswith("signing_secret is missing; copy it")
+            bot.runtime.config.settings("slack").accounts = config(slack)["slack"]["accounts"]  # type: ignore[union-attr]
+            assert plugin.adapter_check("main").ok
+        assert [call.method for call in slack.calls] == ["auth.test"]
+
     def test_a_good_account_says_who_it_is(self, slack: SlackPeer) -> None:
         found = checking.ask(account(slack))
         assert (found.ok, found.identity, found.detail) == (True, "lumia (U0BOT00001) in Acme", "")

@@ -12,7 +12,7 @@ import pytest
 
 from adapters.slack import api
 from adapters.slack.accounts import Account
-from lumia.errors import NotDoneError, RetryAfterError, UnreachableError
+from lumia.errors import NotDoneError, RejectedError, RetryAfterError, UnreachableError
 from tests.peers.slack import BOT_TOKEN, Fault, SlackPeer
 
 POST = {"channel": "C0GENERAL1", "text": "hi"}
@@ -129,6 +129,14 @@ def test_where_nobody_listens_nothing_was_done() -> None:
         url = f"http://127.0.0.1:{once.getsockname()[1]}/"
     with pytest.raises(UnreachableError, match="ConnectError"):
         post(Account("main", bot_token="x", api_url=url))
+
+
+@pytest.mark.parametrize("account", [
+    Account("main", bot_token="x", api_url="http://127.0.0.1:x/"), Account("main", bot_token="xoxb-ü", api_url="http://127.0.0.1:1/"),
+])  # fmt: skip
+def test_settings_that_make_no_request_are_told(account: Account) -> None:
+    with pytest.raises(RejectedError, match="look at the account's settings"):
+        post(account)
 
 
 def test_a_file_that_could_not_be_uploaded_was_surely_not_sent(slack: SlackPeer, account: Account) -> None:
