@@ -11,7 +11,7 @@ import lumia
 from lumia.adapters import Outgoing
 from lumia.errors import RejectedError, UnreachableError
 
-from . import accounts, api, outgoing
+from . import accounts, api, doubt, outgoing
 from .accounts import NAME, Account
 from .pace import pace
 
@@ -35,7 +35,7 @@ def deliver(account: Account, out: Outgoing) -> None:
         raise RejectedError("nothing in this message has a form in Slack; send a text or a file of the blob store")
     for number, piece in enumerate(pieces):
         if isinstance(piece, outgoing.Text):
-            out.part(number, post, account.name, out.chat, thread, piece.text, reply_to)
+            out.part(number, post, account.name, out.chat, thread, piece.text, reply_to, out.nonce(number))
         else:
             file = lumia.media.outgoing(piece.segment, piece.n)
             out.part(number, share, account.name, out.chat, thread, dict(file.blob), file.name)
@@ -52,21 +52,32 @@ def delete(account: Account, out: Outgoing) -> None:
     out.part(0, remove, account.name, out.chat, out.message_id)
 
 
-def post(account: str, chat: str, thread: str | None, text: str, reply_to: str | None) -> Mapping[str, Any]:
+def post(account: str, chat: str, thread: str | None, text: str, reply_to: str | None, nonce: str) -> Mapping[str, Any]:
     """Post one message, or answer a command or a click where the bot is no member."""
     known = accounts.required(account)
     try:
         channel = channel_of(known, chat)
         pace.take(known, channel)
-        told = {"channel": channel, "text": text, "thread_ts": thread, "unfurl_links": False, "unfurl_media": False}
-        done = api.call(known, "chat.postMessage", told)
+        return {"message_id": _posted(known, channel, thread, text, nonce), "channel": channel}
     except api.SlackError as error:
         url = lumia.store.of(NAME).get(answer_key(reply_to), scope=account) if reply_to else None
         if error.code not in _OUTSIDE or not url:
             raise
         api.respond(str(url), {"response_type": "ephemeral", "text": text})
         return {}
-    return {"message_id": str(done.get("ts", "")), "channel": str(done.get("channel", channel))}
+
+
+def _posted(account: Account, channel: str, thread: str | None, text: str, nonce: str) -> str:
+    """Post a message and return its id; when the answer is lost, that of the message which is there all the same."""
+    told = {"channel": channel, "text": text, "thread_ts": thread, "metadata": doubt.mark(nonce)}
+    try:
+        done = api.call(account, "chat.postMessage", {**told, "unfurl_links": False, "unfurl_media": False})
+    except api.OutcomeError:
+        found = doubt.find_message(account, channel, thread, nonce)
+        if found is None:
+            raise
+        return found
+    return str(done.get("ts", ""))
 
 
 def share(account: str, chat: str, thread: str | None, blob: Mapping[str, Any], name: str) -> Mapping[str, Any]:
@@ -77,7 +88,11 @@ def share(account: str, chat: str, thread: str | None, blob: Mapping[str, Any], 
     pace.take(known, channel)
     file_id = _uploaded(known, name, data)
     told = {"files": json.dumps([{"id": file_id, "title": name}]), "channel_id": channel, "thread_ts": thread}
-    api.form(known, "files.completeUploadExternal", told)
+    try:
+        api.form(known, "files.completeUploadExternal", told)
+    except api.OutcomeError:
+        if not doubt.is_shared(known, channel, file_id):
+            raise
     return {"message_id": file_id, "channel": channel}
 
 

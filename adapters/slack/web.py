@@ -20,6 +20,7 @@ IN_TIME = 2.5
 """Seconds for storing what was posted; Slack waits three in all."""
 _FORM = "application/x-www-form-urlencoded"
 _MOST_FIELDS = 100
+_NEVER_AGAIN = {"X-Slack-No-Retry": "1"}
 
 
 @lumia.web.route("/slack/{account}/events", methods=["POST"])
@@ -72,9 +73,9 @@ def _object(data: bytes) -> Mapping[str, Any]:
     try:
         found = json.loads(data)
     except (ValueError, RecursionError):
-        raise lumia.errors.PayloadError("body: not JSON") from None
+        raise gateway.HTTPException(400, "body: not JSON", _NEVER_AGAIN) from None
     if not isinstance(found, dict):
-        raise lumia.errors.PayloadError("body: a JSON object is expected")
+        raise gateway.HTTPException(400, "body: a JSON object is expected", _NEVER_AGAIN)
     return found
 
 
@@ -83,4 +84,4 @@ def _fields(data: bytes) -> dict[str, str]:
         text = data.decode("utf-8")
         return dict(parse_qsl(text, keep_blank_values=True, max_num_fields=_MOST_FIELDS, errors="replace"))
     except ValueError:
-        raise lumia.errors.PayloadError("body: not a form") from None
+        raise gateway.HTTPException(400, "body: not a form", _NEVER_AGAIN) from None

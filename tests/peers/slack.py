@@ -17,11 +17,24 @@ import itertools
 import json
 import threading
 from collections import defaultdict
-from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
 
-from tests.peers.slack_http import Handler, Server
+from tests.peers.slack_http import Call, Fault, Handler, Server
+
+__all__ = [
+    "APP",
+    "APP_TOKEN",
+    "BOT",
+    "BOT_ID",
+    "BOT_TOKEN",
+    "SCOPES",
+    "SIGNING_SECRET",
+    "TEAM",
+    "Call",
+    "Fault",
+    "SlackPeer",
+]
 
 BOT_TOKEN, APP_TOKEN = "xoxb-1111-2222-" + "b" * 24, "xapp-1-A0APP-3333-" + "c" * 24
 SIGNING_SECRET = "8f742231b10e8888abcd99yyyzzz85a5"
@@ -30,37 +43,6 @@ SCOPES = (
     "app_mentions:read,channels:history,groups:history,im:history,mpim:history,chat:write,users:read,files:read,"
     "files:write,im:write,commands"
 )
-
-
-@dataclass
-class Fault:
-    """What one call meets. cut: "before" or "after" the method had its effect the connection ends without an answer."""
-
-    status: int = 200
-    body: dict[str, Any] | bytes | None = None
-    headers: dict[str, str] = field(default_factory=dict)
-    cut: str = ""
-    delay: float = 0.0
-
-    @classmethod
-    def error(cls, code: str, **more: Any) -> Fault:
-        """`{"ok": false}` with this error, the usual way Slack refuses."""
-        return cls(body={"ok": False, "error": code, **more})
-
-    @classmethod
-    def limited(cls, seconds: int) -> Fault:
-        """429 with Retry-After."""
-        return cls(429, {"ok": False, "error": "ratelimited"}, {"Retry-After": str(seconds)})
-
-
-@dataclass(frozen=True)
-class Call:
-    """One request that came in. token: what the Authorization header said."""
-
-    method: str
-    arguments: dict[str, Any]
-    token: str
-    content_type: str = ""
 
 
 class SlackPeer:
@@ -182,6 +164,28 @@ class SlackPeer:
         self.posted.append({**given, "ts": ts})
         said = {"type": "message", "user": BOT, "bot_id": BOT_ID, "text": given.get("text", ""), "ts": ts}
         return {"ok": True, "channel": given["channel"], "ts": ts, "message": said}
+
+    def _conversations_history(self, given: dict[str, Any]) -> dict[str, Any]:
+        return self._said(given, None)
+
+    def _conversations_replies(self, given: dict[str, Any]) -> dict[str, Any]:
+        return self._said(given, given["ts"])
+
+    def _said(self, given: dict[str, Any], thread: str | None) -> dict[str, Any]:
+        if "history" not in self.scopes:
+            return {"ok": False, "error": "missing_scope", "needed": "channels:history", "provided": self.scopes}
+        gone = {one["ts"] for one in self.deleted}
+        shown = [one for one in self.posted if one["channel"] == given["channel"] and one["ts"] not in gone]
+        kept = ("text", "ts", "metadata") if given.get("include_all_metadata") == "true" else ("text", "ts")
+        found = [{key: one[key] for key in kept if key in one} for one in shown if one.get("thread_ts") == thread]
+        return {"ok": True, "messages": found[::-1][: int(given.get("limit") or 100)], "has_more": False}
+
+    def _files_info(self, given: dict[str, Any]) -> dict[str, Any]:
+        channels = [one["channel_id"] for one in self.shared if given["file"] in [file["id"] for file in one["files"]]]
+        if given["file"] not in self.uploads:
+            return {"ok": False, "error": "file_not_found"}
+        shares = {"public": {channel: [{"ts": "1718000000.000001"}] for channel in channels}}
+        return {"ok": True, "file": {"id": given["file"], "channels": channels, "shares": shares}}
 
     def _wrong_text(self, given: dict[str, Any]) -> str:
         text = given.get("text") or ""

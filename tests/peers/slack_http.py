@@ -3,12 +3,44 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlsplit
 
 if TYPE_CHECKING:
     from tests.peers.slack import SlackPeer
+
+
+@dataclass
+class Fault:
+    """What one call meets. cut: "before" or "after" the method had its effect the connection ends without an answer."""
+
+    status: int = 200
+    body: dict[str, Any] | bytes | None = None
+    headers: dict[str, str] = field(default_factory=dict)
+    cut: str = ""
+    delay: float = 0.0
+
+    @classmethod
+    def error(cls, code: str, **more: Any) -> Fault:
+        """`{"ok": false}` with this error, the usual way Slack refuses."""
+        return cls(body={"ok": False, "error": code, **more})
+
+    @classmethod
+    def limited(cls, seconds: int) -> Fault:
+        """429 with Retry-After."""
+        return cls(429, {"ok": False, "error": "ratelimited"}, {"Retry-After": str(seconds)})
+
+
+@dataclass(frozen=True)
+class Call:
+    """One request that came in. token: what the Authorization header said."""
+
+    method: str
+    arguments: dict[str, Any]
+    token: str
+    content_type: str = ""
 
 
 class Server(ThreadingHTTPServer):
