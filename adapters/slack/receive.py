@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from functools import partial
 from typing import Any
 
@@ -19,6 +19,7 @@ from .people import people
 from .sending import ANSWERS_KEPT, answer_key
 
 _GONE = {"app_uninstalled": "the app was uninstalled", "tokens_revoked": "the app's tokens were revoked"}
+_taking: set[asyncio.Task[None]] = set()
 _log = logging.getLogger("lumia.slack")
 
 
@@ -95,11 +96,22 @@ def _limited(account: Account) -> None:
     (state.connected if account.socket else state.listening)(why)
 
 
-async def within(seconds: float, account: Account, taking: Any) -> None:
-    """Await `taking`; raises `lumia.errors.BackendUnavailableError` when it takes longer than Slack waits."""
-    try:
-        async with asyncio.timeout(seconds):
-            await taking
-    except TimeoutError:
+async def within(seconds: float, account: Account, taking: Coroutine[Any, Any, None]) -> None:
+    """Await `taking`; raises `lumia.errors.BackendUnavailableError` when it takes longer than Slack waits.
+
+    What is late goes on all the same: Slack sends it again, and then it is the same message.
+    """
+    task = asyncio.create_task(taking)
+    _taking.add(task)
+    task.add_done_callback(_taking.discard)
+    done, _ = await asyncio.wait((task,), timeout=seconds)
+    if not done:
+        task.add_done_callback(partial(_late, account.name))
         why = f"account {account.name}: storing took longer than the {seconds:g} s that Slack waits"
-        raise lumia.errors.BackendUnavailableError(why) from None
+        raise lumia.errors.BackendUnavailableError(why)
+    task.result()
+
+
+def _late(account: str, task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        _log.warning("account %s: what took too long was not stored: %s", account, error)

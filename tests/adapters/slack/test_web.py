@@ -266,6 +266,25 @@ class TestCommands:
         assert "s3cr3t" not in json.dumps(content)
         assert lumia.store.of("slack").get(sending.answer_key(content["id"]), scope="main") == url
 
+    def test_a_command_that_takes_longer_than_slack_waits_is_stored_all_the_same(
+        self, site: Served, sender: EventsSender, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        held, write = threading.Event(), site.bot.transport.write
+
+        def slow(*args: Any, **more: Any) -> Any:
+            held.wait(10)
+            return write(*args, **more)
+
+        assert site.bot.runtime.plugins is not None
+        plugin: Any = site.bot.runtime.plugins.plugins["slack"].module
+        monkeypatch.setattr(plugin.web, "IN_TIME", 0.1)
+        monkeypatch.setattr(site.bot.transport, "write", slow)
+        started = time.monotonic()
+        answered = sender.command("/ask", "quiet please", response_url="http://127.0.0.1:1/x")
+        assert (answered.status_code, time.monotonic() - started < 3) == (503, True)
+        held.set()
+        until(lambda: [msg for msg, _ in said if msg["text"] == "/ask quiet please"])
+
 
 class TestBadInput:
     @pytest.mark.parametrize("body", [b"", b"{", b"[]", b"1", b"\xff", b"[" * 50_000, b"9" * 5000, b'"x"'])
