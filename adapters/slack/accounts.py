@@ -45,11 +45,12 @@ class Account:
 
 @dataclass(frozen=True)
 class Problem:
-    """Why an account doesn't work, and the way out."""
+    """What is wrong with an account, and the way out. fatal: it can't be served."""
 
     account: str
     message: str
     fix: str
+    fatal: bool = True
 
 
 def find(name: str) -> Account | None:
@@ -88,7 +89,13 @@ def problems() -> Iterator[Problem]:
             yield from _problems(account)
 
 
+CHOICES = {"mode": (EVENTS, SOCKET), "reply_in_thread": (AUTO, ALWAYS, NEVER), "on_unknown": ("hold", "retry")}
+
+
 def _problems(account: Account) -> Iterator[Problem]:
+    for key, allowed in CHOICES.items():
+        if (given := getattr(account, key)) not in allowed:
+            yield Problem(account.name, f"{key} is {given!r}", f"write one of {', '.join(allowed)}")
     needed = {"bot_token": account.bot_token}
     needed |= {"app_token": account.app_token} if account.socket else {"signing_secret": account.signing_secret}
     for key, value in needed.items():
@@ -97,7 +104,9 @@ def _problems(account: Account) -> Iterator[Problem]:
         elif not value.startswith(_TOKENS.get(key, "")):
             yield Problem(account.name, f"{key} is no {_TOKENS[key]}… token", _WHERE[key])
     if account.owner and not re.fullmatch(r"(group-|private-)?[UWCGD][A-Z0-9]{2,}", account.owner):
-        yield Problem(account.name, f"owner {account.owner!r} is no Slack id", "copy the member ID from the profile")
+        yield Problem(
+            account.name, f"owner {account.owner!r} is no Slack id", "copy the member ID from the profile", False
+        )
     if urlsplit(account.api_url).scheme not in ("http", "https"):
         yield Problem(account.name, f"api_url {account.api_url!r} is no web address", "leave it out")
 

@@ -87,7 +87,7 @@ def fetch(content: lumia.Box[dict[str, Any]]) -> None:
 def adapter_check(account: str) -> Checked:
     """Ask Slack whether an account's tokens are good and may do what is needed."""
     for problem in accounts.problems():
-        if problem.account == account:
+        if problem.account == account and problem.fatal:
             return Checked(False, detail=f"{problem.message}; {problem.fix}")
     return checking.ask(accounts.required(account))
 
@@ -97,6 +97,7 @@ def settings() -> Iterator[lumia.checks.Finding]:
     """Tell `lumia doctor` what is wrong with the accounts."""
     found = list(accounts.problems())
     for problem in found:
-        yield lumia.checks.fail(f"{FILE}: [accounts.{problem.account}] {problem.message}", problem.fix)
+        level = lumia.checks.fail if problem.fatal else lumia.checks.risk
+        yield level(f"{FILE}: [accounts.{problem.account}] {problem.message}", problem.fix)
     if not found and (known := [account.name for account in accounts.all_accounts() if account.enabled]):
         yield lumia.checks.ok(f"accounts: {', '.join(known)}")

@@ -42,7 +42,7 @@ async def connections() -> None:
 
 def _wanted() -> set[Account]:
     broken: dict[str, str] = {}
-    for problem in accounts.problems():
+    for problem in filter(lambda one: one.fatal, accounts.problems()):
         broken.setdefault(problem.account, f"{problem.message}; {problem.fix}")
     wanted = set()
     for account in accounts.all_accounts():

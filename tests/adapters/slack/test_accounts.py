@@ -38,6 +38,8 @@ class TestSettings:
             ({**GOOD, "mode": "socket", "app_token": "xoxb-1"}, ["app_token is no xapp-… token"]),
             ({**GOOD, "owner": "ann"}, ["owner 'ann' is no Slack id"]),
             ({**GOOD, "api_url": "slack.com"}, ["is no web address"]),
+            ({**GOOD, "mode": "sockets"}, ["mode is 'sockets'; write one of events, socket"]),
+            ({**GOOD, "reply_in_thread": "yes", "on_unknown": "drop"}, ["reply_in_thread is 'yes'", "on_unknown is"]),
             ({**GOOD, "owner": "U0ANN00001"}, []),
             ({"enabled": False}, []),
         ],
@@ -53,10 +55,10 @@ class TestSettings:
         assert all(part in line for part, line in zip(why, told, strict=True))
 
     def test_the_doctor_tells_it_too_and_other_accounts_go_on(self) -> None:
-        with Bot(SLACK, config={"slack": {"accounts": {"main": GOOD, "a b": GOOD, "late": {}}}}) as bot:
+        with Bot(SLACK, config={"slack": {"accounts": {"main": GOOD, "a b": GOOD, "late": {"owner": "ann"}}}}) as bot:
             assert bot.runtime.plugins is not None
             found = [one for name, one in lumia.checks.findings(bot.runtime.plugins) if name == "slack"]
-        assert [one.level for one in found] == ["fail"] * 3
+        assert [one.level for one in found] == ["fail"] * 3 + ["risk"]
         assert "[accounts.a b] account 'a b' is not served" in found[0].message
         with Bot(SLACK, config={"slack": {"accounts": {"main": GOOD}}}) as bot:
             assert bot.runtime.plugins is not None
