@@ -54,7 +54,8 @@ def on_delete(src: str, content: lumia.Box[Any]) -> None:
 def send(content: lumia.Box[dict[str, Any]]) -> None:
     """Post a message; Slack knows no key that would let it be posted again safely, so `on_unknown` decides."""
     account = accounts.find(content.into()["account"])
-    _deliver(content, sending.deliver, account.on_unknown if account else "hold")
+    again = account is not None and account.on_unknown == "retry"
+    _deliver(content, sending.deliver, "retry" if again else "hold")
 
 
 @lumia.event.consumer("slack.edit", retry=lumia.adapters.RETRY)
