@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from lumia import mediatypes
-from lumia.errors import BlobError
+from lumia.errors import BlobError, BlobWriteError
 
 if TYPE_CHECKING:
     from lumia.blobs import BlobRef, Blobs
@@ -57,7 +57,7 @@ def writing(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise BlobError(f"the blob can't be written to {folder}: {error.strerror or error}") from error
+        raise BlobWriteError(f"the blob can't be written to {folder}: {error.strerror or error}") from error
 
 
 def _used_again(path: Path, size: int) -> bool:

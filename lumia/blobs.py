@@ -20,7 +20,7 @@ from typing import Any, BinaryIO
 
 from lumia import mediatypes
 from lumia.blob_incoming import Incoming, writing
-from lumia.errors import BlobError
+from lumia.errors import BlobError, BlobWriteError
 
 MAX_BYTES = 32 * 1024 * 1024
 KEEP_SECONDS = 7 * 24 * 3600.0
@@ -115,7 +115,7 @@ class Blobs:
         """Raise `BlobError` when `size` more bytes would leave less free on the disk than is to be left."""
         free = shutil.disk_usage(self._folder).free if self._min_free else size
         if free - size < self._min_free:
-            raise BlobError(
+            raise BlobWriteError(
                 f"the disk of {self._folder} has {free >> 20} MiB left, and [blobs] min_free leaves "
                 f"{self._min_free >> 20} MiB to the rest of the bot; make room"
             )

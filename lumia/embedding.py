@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from lumia.ports import Embedded
     from lumia.runtime import Runtime
 
-STOP_SECONDS = 8.0
+STOP_SECONDS = 5.0
 """How long the end may take, whatever the broker does."""
 
 
@@ -23,6 +23,11 @@ class Embedding:
         self._times: Counter[str] = Counter()
         self._embedded: Embedded | None = None
         self._draining = False
+
+    @property
+    def active(self) -> bool:
+        """Tell whether there has been a queue to serve."""
+        return self._embedded is not None
 
     @property
     def queues(self) -> list[str]:

@@ -49,6 +49,7 @@
     │   └── UnreachableError       the other side was not reached
     ├── SupervisorError        a process of `lumia up` can't be started, reached or stopped
     ├── BlobError
+    │   └── BlobWriteError         the disk takes no more
     ├── ExportError            an exported journal is damaged, or can't be written
     ├── WhenError              a text names no moment
     ├── ReplayError            a replay lacks what it needs, or its code reached for the outside world
@@ -281,6 +282,10 @@ class SupervisorError(LumiaError):
 
 class BlobError(LumiaError):
     """A blob is unknown, too large, damaged or of a refused type."""
+
+
+class BlobWriteError(BlobError):
+    """The disk of the blob store is full, or can't be written."""
 
 
 class ExportError(LumiaError):

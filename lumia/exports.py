@@ -72,7 +72,12 @@ def fingerprint(secret: bytes) -> str:
 
 def blob_digests(entry: JournalEntry) -> set[str]:
     """Return the digests of the blobs an entry refers to."""
-    return set(_DIGEST.findall(json.dumps(entry.detail).replace('\\"', '"')))
+    return digests(json.dumps(entry.detail))
+
+
+def digests(text: str) -> set[str]:
+    """Return the digests of the blobs that JSON text refers to, also within texts in it."""
+    return set(_DIGEST.findall(text.replace('\\"', '"')))
 
 
 class Writer:

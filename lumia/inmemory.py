@@ -201,8 +201,10 @@ class InMemoryTransport(LedgerPort, LanePort, JournalPort, QueuePort):
             self._move()
             while run_id := self._ready.pop(queue, self.clock.monotonic(), self.limits.ageing, self.parked):
                 run = self._runs.get(run_id)
-                if run is not None and run.state == "queued" and not self._lanes.drop_stale(run):
-                    return self._claim(run)
+                if run is not None and run.state == "queued":
+                    if not self._lanes.drop_stale(run):
+                        return self._claim(run)
+                    self._changed.notify_all()
             return None
 
     def next_due(self) -> float | None:

@@ -12,6 +12,7 @@ import os
 import socket
 import threading
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from celery import signals
@@ -20,6 +21,7 @@ from celery.worker import WorkController, state
 from kombu.asynchronous import set_event_loop
 
 from lumia.errors import BackendUnavailableError, LumiaError
+from lumia.executor import StepListener
 from tasks.app import celery_app, register
 from tasks.backend import redis_url
 from tasks.keeper import Keeper, look_once_more
@@ -28,6 +30,8 @@ from tasks.watch import HUNG_DRAIN_SECONDS, leave_after
 from tasks.worker import LumiaWorker
 
 if TYPE_CHECKING:
+    from lumia.ports import Claim
+    from lumia.routes import PlanStep
     from lumia.runtime import Runtime
     from tasks.transport import RedisTransport
 
@@ -96,8 +100,8 @@ class EmbeddedWorker:
         until = time.monotonic() + seconds
         for queue in list(self._wanted):
             self.cancel(queue)
-        while not (self._synced.is_set() and self._idle()):
-            if time.monotonic() >= until or self._thread is None:
+        while not (self._idle() and (self._synced.is_set() or self._worker.consumer is None)):
+            if time.monotonic() >= until:
                 return self._idle()
             time.sleep(LOOK_SECONDS)
         return True
@@ -245,5 +249,27 @@ class _Worker(LumiaWorker):
             with self._counting:
                 self._count -= 1
 
+    def _may_execute(self, claim: Claim) -> bool:
+        return self._owner.serves(claim.plan.steps[claim.step].queue)
+
+    def _heard(self, listener: StepListener, claim: Claim) -> StepListener:
+        return _WhileServed(listener, lambda: self._may_execute(claim))
+
     def _refresh(self) -> None:
         self._owner.refresh()
+
+
+class _WhileServed(StepListener):
+    """Passes on what it hears, and ends a batch when its queue is served no longer."""
+
+    def __init__(self, listener: StepListener, served: Callable[[], bool]) -> None:
+        self._listener, self._served = listener, served
+
+    def started(self, claim: Claim, step: PlanStep) -> None:
+        self._listener.started(claim, step)
+
+    def ended(self, claim: Claim, step: PlanStep, outcome: str, error: str, seconds: float) -> None:
+        self._listener.ended(claim, step, outcome, error, seconds)
+
+    def goes_on(self) -> bool:
+        return self._served() and self._listener.goes_on()

@@ -10,7 +10,9 @@ from contextlib import suppress
 
 from redis.exceptions import RedisError
 
+from lumia.dead import MAX_LETTERS, DeadFilter
 from lumia.errors import LumiaError
+from lumia.exports import digests
 from lumia.runtime import Runtime
 from tasks.keys import WORKERS
 from tasks.queues import lists
@@ -146,5 +148,22 @@ class Keeper:
             leave_to_be_replaced()
 
     def _collect(self) -> None:
-        if self._bot.blobs is not None:  # in a thread of its own: a slow disk must not hold up the heartbeat
-            threading.Thread(target=self._bot.blobs.collect, name="lumia-blobs", daemon=True).start()
+        """Collect blobs, unless another process of this machine just did."""
+        transport = self._transport
+        machine = transport.worker.partition(":")[0]
+        lease = f"{transport.prefix}blobs:{machine}"
+        if transport.redis.set(lease, transport.worker, nx=True, px=int(BLOB_SECONDS * 900)):
+            # in a thread of its own: a slow disk must not hold up the heartbeat
+            threading.Thread(target=self.collect, name="lumia-blobs", daemon=True).start()
+
+    def collect(self) -> None:
+        """Remove the blobs that nobody has used for long, but for those that dead letters refer to."""
+        try:
+            if self._bot.blobs is not None:
+                self._bot.blobs.collect(held=self._held)
+        except (LumiaError, OSError, RedisError) as error:
+            self._bot.log.warning("blobs are not collected this time: %s", error)
+
+    def _held(self) -> set[str]:
+        letters = self._transport.dead(DeadFilter(limit=MAX_LETTERS))
+        return set().union(*(digests(letter.box) for letter in letters))

@@ -11,7 +11,7 @@ import typer
 from lumia.cli import output
 from lumia.cli.opened import opened
 from lumia.lanes import LaneInfo, LaneReport
-from lumia.marks import command
+from lumia.marks import PRIVATE_PREFIX, command
 from tasks.asked import run_named
 
 
@@ -27,13 +27,18 @@ def lanes_command(
     """
     with opened() as bot:
         report = bot.transport.lanes(group, limit)
+        unserved = [one for one in bot.transport.backlog(PRIVATE_PREFIX) if one.waiting and not one.served]
     if as_json:
-        output.data({"lanes": [asdict(lane) for lane in report.lanes], "totals": dict(report.totals)})
+        lanes = [asdict(lane) for lane in report.lanes]
+        output.data({"lanes": lanes, "totals": dict(report.totals), "unserved": [asdict(one) for one in unserved]})
         return 0
     headers = ["LANE", "WAITING", "OLDEST", "COLLECTING", "IN FLIGHT", "SINCE"]
     if report.lanes:
         output.table(headers, [_row(lane) for lane in report.lanes])
     output.note(_totals(report))
+    for one in unserved:
+        output.warn(f"{one.waiting} steps wait in {one.name}, since {one.oldest:.0f} s: no gateway has this account's "
+                    "connection; see `lumia adapters`")  # fmt: skip
     return 0
 
 

@@ -12,8 +12,9 @@ from celery import Celery
 
 from lumia.box import Box
 from lumia.errors import LumiaError, UnknownRunError
+from lumia.executor import StepListener
 from lumia.opening import start_plugins
-from lumia.ports import RunRequest
+from lumia.ports import Claim, RunRequest
 from lumia.routes import RouteTable
 from lumia.runtime import Runtime, open_bot
 from lumia.system import new_id
@@ -168,19 +169,30 @@ class LumiaWorker:
             claim = self.transport.claim(run_id, step, seq)
             if claim is None:
                 return "dropped: committed or claimed elsewhere"
+            if not self._may_execute(claim):
+                self.bot.executor.put_back(claim, 0.0)
+                return "put back"
             events = TaskEvents(self._dispatcher(hostname), claim)
             try:
                 if self._alone.wants(claim, bot.limits):
                     turn.leave()
                     self._alone.execute(bot, claim, events)
                 else:
-                    with self._watch.over(turn.over(events), bot.limits) as listener:
+                    with self._watch.over(turn.over(self._heard(events, claim)), bot.limits) as listener:
                         bot.executor.process(claim, listener)
             finally:
                 events.send()
         if events.failure:
             raise StepFailed(events.failure.strip().splitlines()[-1])
         return "committed"
+
+    def _may_execute(self, claim: Claim) -> bool:
+        """Tell whether a step is one for this process."""
+        return True
+
+    def _heard(self, listener: StepListener, claim: Claim) -> StepListener:
+        """Return who hears of the steps that a message brings along."""
+        return listener
 
     def revoked(self, task_id: str) -> None:
         """Cancel the run of a message that was revoked, as by Flower's button: Celery has thrown the message away."""
@@ -210,6 +222,7 @@ class LumiaWorker:
             with self.bot.activated():
                 if self._glance.routes_number() == self.bot.table.number:
                     self._leave_if_repaired()
+                    self._serve_new(self._glance)
                 else:
                     self._refresh()
         except LumiaError as error:
@@ -219,14 +232,17 @@ class LumiaWorker:
 
     def _refresh(self) -> None:
         self._leave_if_repaired()
-        if self.transport.routes_number() == self.bot.table.number:
-            return
-        table = self.transport.routes()
-        if table is None:  # the broker was emptied
-            table = self._publish()
-        self.bot.use_routes(table)
+        if self.transport.routes_number() != self.bot.table.number:
+            table = self.transport.routes()
+            if table is None:  # the broker was emptied
+                table = self._publish()
+            self.bot.use_routes(table)
+        self._serve_new(self.transport)
+
+    def _serve_new(self, transport: RedisTransport) -> None:
+        """Serve queues that were published, or named by a start, since this worker has begun."""
         if self._consumer is not None and not self._explicit:
-            for name in set(shared(self.transport.queues())) - self._served:
+            for name in set(shared(transport.queues())) - self._served:
                 self._served.add(name)
                 add_consumer(self._consumer, name)
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any, NoReturn
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 import lumia
 from lumia import gateway
 from lumia.payloads import Id, Text, escape_id
 
-from . import callback
+from . import attachments, callback
 from .source import NAME, Source
 
 _CALLBACK_KEPT = 7 * 86400.0
@@ -27,12 +27,6 @@ def _short(value: str) -> str:
     return value
 
 
-def _said(value: str) -> str:
-    if not value.strip():
-        raise ValueError("at least one character that is not a space")
-    return value
-
-
 ShortId = Annotated[Id, BeforeValidator(_numbered), AfterValidator(_short)]
 
 
@@ -41,16 +35,24 @@ class Body(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    text: Annotated[Text, AfterValidator(_said)]
+    text: Text = ""
+    media: Annotated[list[attachments.Item], Field(max_length=attachments.MOST)] = Field(default_factory=list)
     sender_id: ShortId
     group_id: ShortId | None = None
     message_id: ShortId | None = None
     callback_url: Annotated[str, Field(max_length=2048)] | None = None
 
+    @model_validator(mode="after")
+    def _says_something(self) -> Body:
+        if not self.text.strip() and not self.media:
+            raise ValueError("text: at least one character that is not a space, or a file in media")
+        return self
+
 
 def read(data: bytes, source: Source) -> Body:
     """Return the posted object; raises `lumia.errors.PayloadError` saying what is wrong, and where."""
     body = lumia.payloads.parse(Body, _json(data), what="body")
+    attachments.check(body.media, source)
     if body.callback_url is not None:
         lumia.outside.check(body.callback_url, callback.places(source.callback_hosts))
     return body
@@ -76,14 +78,20 @@ def _no_constant(name: str) -> NoReturn:
 async def submit(source: Source, body: Body) -> str:
     """Accept a message and return its run id; the same message id again gives the same run.
 
-    The callback's address is written first, so a reply can never be quicker than it.
+    The callback's address is written first, so a reply can never be quicker than it; so are files that came as data.
+    Raises what `lumia.adapters.submit` raises, and `lumia.errors.BlobError` for a file that is not taken.
     """
     message_id = body.message_id or lumia.system.new_id()
-    msg = compose(source, body, message_id)
+    files = await gateway.call(_described, body.media) if body.media else []
+    msg = compose(source, body, message_id, files)
     if body.callback_url:
         await gateway.call(_keep_callback, source, message_id, body.callback_url)
-    raw = {"source": source.name, **body.model_dump(exclude_none=True)}
-    return await lumia.adapters.submit(NAME, msg, raw)
+    raw = {"source": source.name, **body.model_dump(exclude_none=True, exclude={"media"})}
+    return await lumia.adapters.submit(NAME, msg, raw={**raw, "media": files} if files else raw)
+
+
+def _described(items: list[attachments.Item]) -> list[dict[str, Any]]:
+    return [attachments.described(n, item) for n, item in enumerate(items)]
 
 
 def _keep_callback(source: Source, message_id: str, url: str) -> None:
@@ -95,7 +103,7 @@ def callback_key(message_id: str) -> str:
     return f"callback:{message_id}"
 
 
-def compose(source: Source, body: Body, message_id: str) -> dict[str, Any]:
+def compose(source: Source, body: Body, message_id: str, files: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the `msg` payload; the chat's id begins with the source, so a reply finds its way back."""
     kind, place = ("group", body.group_id) if body.group_id is not None else ("private", body.sender_id)
     name = str(lumia.config.get("lumia").bot.name)
@@ -107,6 +115,13 @@ def compose(source: Source, body: Body, message_id: str) -> dict[str, Any]:
         sender={"id": body.sender_id, "name": body.sender_id},
         text=body.text,
         message_id=message_id,
+        segments=_segments(body.text, files),
+        media=files,
         mentions=[{"id": source.name, "name": name}] if mentioned else [],
         mentions_bot=mentioned or kind == "private",
     )
+
+
+def _segments(text: str, files: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    said = [{"type": "text", "data": {"text": text}}] if text else []
+    return [*said, *({"type": file["kind"], "data": {"media": n}} for n, file in enumerate(files))]

@@ -8,9 +8,9 @@ from typing import Any
 
 import lumia
 
-from . import body, callback, source, web
+from . import attachments, body, callback, source, web
 
-__all__ = ["call_back", "deliver", "find_active", "on_load", "web"]
+__all__ = ["call_back", "deliver", "fetch_media", "find_active", "on_load", "web"]
 
 VERSION = lumia.__version__
 CALLBACK = "webhook.callback"
@@ -28,6 +28,12 @@ def find_active(content: lumia.Box[Any]) -> None:
     lumia.system.adapters.heartbeat(source.NAME, VERSION)
 
 
+@lumia.event.consumer("msg.media.webhook", queue="media", retry=lumia.media.RETRY)
+def fetch_media(content: lumia.Box[Any]) -> None:
+    """Fetch the files that a post names by their URLs; its message goes on with them, or without."""
+    lumia.media.receive(content, lambda item, msg: attachments.place(item, source.find(msg["account"])))
+
+
 @lumia.event.consumer_re("msg.send, dest=2.webhook.*")
 def deliver(src: str, content: lumia.Box[Any]) -> None:
     """Hand a reply to its message's callback; without one it waits to be fetched.
@@ -37,6 +43,8 @@ def deliver(src: str, content: lumia.Box[Any]) -> None:
     """
     origin = _source(lumia.payloads.parse_destination(src).id.partition(":")[0])
     value = content.into()
+    files = attachments.given(origin, value)
+    attachments.note(origin, lumia.context.required("webhook.deliver").claim.root_id, files)
     if _callback_of(origin, _reply_to(value)):
         by_source = lumia.Box.any(value, meta={**content.meta, "account": origin.name})
         lumia.adapters.dispatch(source.NAME, src, by_source, event=CALLBACK)
@@ -47,7 +55,7 @@ def call_back(content: lumia.Box[dict[str, Any]]) -> None:
     """Post one signed reply; what is not answered with 2xx is tried again, for about two minutes."""
     with lumia.adapters.delivering(content, policy="retry") as out:
         origin = _source(out.account)
-        data = _letter(out).encode()
+        data = _letter(out, attachments.given(origin, {"segments": out.segments})).encode()
         headers = {
             "Content-Type": "application/json",
             "X-Lumia-Delivery": out.send_id,
@@ -62,9 +70,10 @@ def _posted(url: str, data: bytes, headers: dict[str, str], allowed: Sequence[st
     return {"message_id": headers["X-Lumia-Delivery"], "status": callback.post(url, data, headers, allowed)}
 
 
-def _letter(out: lumia.adapters.Outgoing) -> str:
+def _letter(out: lumia.adapters.Outgoing, files: list[dict[str, Any]]) -> str:
     named = {"message_id": out.reply_to} if out.reply_to else {}
-    return json.dumps({"run_id": out.run_id, "reply": out.text, **named}, ensure_ascii=False)
+    more = {"media": files} if files else {}
+    return json.dumps({"run_id": out.run_id, "reply": out.text, **named, **more}, ensure_ascii=False)
 
 
 def _source(name: str) -> source.Source:

@@ -28,6 +28,7 @@ class Source:
     secret: str = ""
     callback_url: str = ""
     callback_hosts: tuple[str, ...] = ()
+    media_hosts: tuple[str, ...] = ()
     rate: int = 0
 
     def sent(self, headers: Mapping[str, str], signed: bytes) -> bool:
@@ -92,6 +93,7 @@ def _source(name: str, entry: Mapping[str, Any]) -> Source:
         secret=_secret(entry, "secret"),
         callback_url=str(entry.get("callback_url", "")),
         callback_hosts=tuple(entry.get("callback_hosts", ())),
+        media_hosts=tuple(entry.get("media_hosts", ())),
         rate=int(entry.get("rate", 0)),
     )
 

@@ -6,10 +6,12 @@ import asyncio
 import contextlib
 import math
 from typing import Any
+from urllib.parse import quote
 
 import lumia
 from lumia import gateway
 
+from . import attachments
 from . import body as bodies
 from . import source as sources
 from .limits import rates, refusals
@@ -27,7 +29,11 @@ async def post(request: gateway.Request) -> gateway.Response:
     wait = rates.take(source)
     if wait:
         raise gateway.HTTPException(429, "too many messages from this source", {"Retry-After": str(math.ceil(wait))})
-    run_id = await bodies.submit(source, bodies.read(data, source))
+    try:
+        run_id = await bodies.submit(source, bodies.read(data, source))
+    except lumia.errors.BlobError as error:
+        full = isinstance(error, lumia.errors.BlobWriteError)
+        raise gateway.HTTPException(503 if full else 400, str(error), {"Retry-After": "30"} if full else None) from None
     return gateway.JSONResponse({"run_id": run_id}, 202)
 
 
@@ -57,6 +63,21 @@ async def tell_of_sources() -> None:
         await asyncio.sleep(_LOOK_AGAIN)
 
 
+@lumia.web.route("/webhook/{source}/media/{digest}")
+async def media(request: gateway.Request) -> gateway.Response:
+    """Give a file that was sent to this source; the signature of this request is over its path."""
+    source = _source(request)
+    await _authenticate(request, source, request.scope.get("raw_path") or request.url.path.encode())
+    found = await gateway.call(attachments.opened, source, request.path_params["digest"])
+    if found is None:
+        raise gateway.HTTPException(404, "this source was sent no such file, or it is no longer kept")
+    data, kept = found
+    name = quote(kept["name"])
+    return gateway.Response(
+        data, media_type=kept["media_type"], headers={"Content-Disposition": f"attachment; filename*=UTF-8''{name}"}
+    )
+
+
 def _source(request: gateway.Request) -> Source:
     name = request.path_params["source"]
     source = sources.find(name)
@@ -83,4 +104,6 @@ def _result(source: Source, run_id: str) -> dict[str, Any] | None:
     if record is None or not record.key.startswith(f"{NAME}:{lumia.payloads.escape_id(source.name)}:"):
         return None
     found = lumia.runs.result(run_id)
-    return None if found is None else {**found.as_dict(), "reason": found.reason}
+    if found is None:
+        return None
+    return {**found.as_dict(), "reason": found.reason, "media": attachments.of_run(source, record.root_id or run_id)}

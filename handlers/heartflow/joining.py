@@ -84,7 +84,7 @@ def _following(message: Message) -> list[list[Any]]:
             break
         if (other.scope, other.sender_id) != (message.scope, message.sender_id):
             continue
-        if other.thread != message.thread or not other.text.strip() or len(found) == MOST:
+        if other.thread != message.thread or "text" not in other.kinds or len(found) == MOST:
             break
         found.append([waiting.run_id, waiting.content])
     return found

@@ -15,7 +15,7 @@ from typing import Any
 import lumia
 
 from . import backlog, summaries
-from .message import Message, cut
+from .message import FILES, Message, cut
 from .summaries import Summary
 
 STORE = lumia.store.of("heartflow")
@@ -48,9 +48,13 @@ class Line:
 
 
 def line_of(message: Message, at: float, limit: int, *, c: bool = False) -> Line:
-    """Return what is kept of an incoming message: at most `limit` characters, media as `(image)`."""
-    kinds = sorted(message.kinds - {"text", "mention"})
-    shown = [cut(message.text.strip(), limit), *(f"({kind})" for kind in kinds)]
+    """Return what is kept of an incoming message: at most `limit` characters.
+
+    Files are shown as `(image)`, unless the text has their place already; what else is no text, where there is no text.
+    """
+    said = message.text.strip()
+    kinds = [kind for kind in sorted(message.kinds - {"text", "mention"}) if kind in FILES or not said]
+    shown = [cut(said, limit), *(f"({kind})" for kind in kinds if f"[{kind}]" not in said)]
     text = " ".join(part for part in shown if part) or "(mentions you)"
     return Line(
         "user", message.sender_id, message.sender_name, text, at, message_id=message.message_id,

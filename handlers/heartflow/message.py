@@ -20,6 +20,8 @@ _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _NOT_IN_NAMES = re.compile(r"[\s:：\[\]\u200e\u200f\u202a-\u202e\u2066-\u2069]+")
 _TEXT_SEGMENTS = frozenset({"text", "plain"})
 _MENTION_SEGMENTS = frozenset({"mention", "at"})
+FILES = frozenset({"image", "audio", "video", "file"})
+"""Kinds that show nothing in a text but their place, as `[image]`."""
 _SILENT_SEGMENTS = frozenset({"reply", "quote", ""})
 
 
@@ -124,11 +126,18 @@ def _kinds(fields: Mapping[str, Any], text: str, mentioned: bool) -> frozenset[s
     lists = [found for name in ("segments", "media") if isinstance(found := fields.get(name), list)]
     named = {_type_of(part) for parts in lists for part in parts}
     shown = named - _TEXT_SEGMENTS - _MENTION_SEGMENTS - _SILENT_SEGMENTS
-    if text.strip():
+    if _has_words(text, shown):
         shown.add("text")
     if mentioned:
         shown.add("mention")
     return frozenset(shown)
+
+
+def _has_words(text: str, kinds: set[str]) -> bool:
+    """Tell whether anything is said beside the places of a message's files, which adapters put into its text."""
+    for kind in FILES & kinds:
+        text = text.replace(f"[{kind}]", "")
+    return bool(text.strip())
 
 
 def _mentioned(found: Any) -> tuple[str, ...]:

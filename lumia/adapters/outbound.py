@@ -12,7 +12,7 @@ from lumia.adapters.names import send_lane
 from lumia.adapters.sends import QUEUED, Send
 from lumia.box import Box
 from lumia.bus import event as events
-from lumia.context import here
+from lumia.context import annotate, here
 from lumia.errors import PayloadError
 from lumia.payloads import Destination
 
@@ -46,8 +46,9 @@ def dispatch(
         "send": said,
     }
     if action == "msg.send":
-        if sends.find(send_id) is not None:
+        if said.get("idempotency_key") and sends.find(send_id) is not None:
             return send_id
+        annotate(send=send_id, account=by)
         send = Send(send_id, adapter, by, to.platform, to.kind, to.id)
         sends.write(sends.moved(send, QUEUED, "", system.now(), fresh=True)[1])
     options: dict[str, Any] = {"queue": queue} if queue else {}

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from starlette.applications import Starlette
@@ -18,7 +16,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from lumia import runs
 from lumia.errors import LumiaError
-from lumia.gateway.calls import BusyError, Calls
+from lumia.gateway.calls import BusyError, Calls, apart
 from lumia.gateway.feed import JournalFeed
 from lumia.gateway.guards import BodyLimit, Origins, SecurityHeaders
 from lumia.gateway.intake import Intake
@@ -82,8 +80,9 @@ class Gateway:
         """
         until = time.monotonic() + self.settings.drain
         self.bot.draining = True
-        if not await _in_thread(self.bot.embedding.drain, self.settings.drain / 2):
-            self.bot.log.warning("steps still run in this gateway after %g s", self.settings.drain / 2)
+        half = self.settings.drain / 2
+        if self.bot.embedding.active and not await apart(self.bot.embedding.drain, half):
+            self.bot.log.warning("steps still run in this gateway after %g s of draining", half)
         left = until - time.monotonic()
         await asyncio.gather(self.residents.stop(left), self.sockets.go_away(left))
         self.feed.close()
@@ -102,24 +101,6 @@ class Gateway:
         if CONSOLE in self.paths:
             return RedirectResponse(CONSOLE, 307)
         return JSONResponse({"lumia": "gateway", "paths": self.paths})
-
-
-async def _in_thread(call: Callable[[float], bool], seconds: float) -> bool:
-    """Make a call on a thread that the process's end doesn't wait for."""
-    loop, ended = asyncio.get_running_loop(), asyncio.Event()
-    answers: list[bool] = []
-
-    def run() -> None:
-        try:
-            answers.append(call(seconds))
-        finally:
-            with suppress(RuntimeError):  # the loop is gone
-                loop.call_soon_threadsafe(ended.set)
-
-    threading.Thread(target=run, name="lumia-drain", daemon=True).start()
-    with suppress(TimeoutError):
-        await asyncio.wait_for(ended.wait(), seconds + 1.0)
-    return bool(answers and answers[0])
 
 
 async def _http_error(request: Request, error: Exception) -> Response:

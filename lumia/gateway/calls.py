@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import ParamSpec, TypeVar
 
@@ -49,3 +52,21 @@ async def call(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T
     Raises `BusyError` (429) when too many calls wait, else what the function raises.
     """
     return await current().calls.run(function, *args, **kwargs)
+
+
+async def apart(function: Callable[[float], bool], seconds: float) -> bool:
+    """Call `function(seconds)` on a thread that the process's end doesn't wait for; False when it takes much longer."""
+    loop, ended = asyncio.get_running_loop(), asyncio.Event()
+    answers: list[bool] = []
+
+    def run() -> None:
+        try:
+            answers.append(function(seconds))
+        finally:
+            with suppress(RuntimeError):  # the loop is gone
+                loop.call_soon_threadsafe(ended.set)
+
+    threading.Thread(target=run, name="lumia-apart", daemon=True).start()
+    with suppress(TimeoutError):
+        await asyncio.wait_for(ended.wait(), seconds + 1.0)
+    return bool(answers and answers[0])

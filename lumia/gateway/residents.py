@@ -51,8 +51,8 @@ class Resident:
 class Residents:
     """Runs the residents of one gateway."""
 
-    def __init__(self, bot: Runtime, residents: Sequence[Resident], *, first: float = FIRST_PAUSE) -> None:
-        self._bot, self._residents, self._first = bot, residents, first
+    def __init__(self, bot: Runtime, residents: Sequence[Resident]) -> None:
+        self._bot, self._residents = bot, residents
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopping = False
 
@@ -123,7 +123,7 @@ class Residents:
         if lasted > STEADY_SECONDS:
             one.failures = min(one.failures, 1)
         doubled: int = 1 << min(max(0, one.failures - 1), 10)
-        return min(LONGEST_PAUSE, self._first * doubled)
+        return min(LONGEST_PAUSE, FIRST_PAUSE * doubled)
 
     def _is_well(self, one: Resident) -> None:
         one.failures, one.error = 0, ""

@@ -10,6 +10,7 @@ from pathlib import Path
 from lumia.errors import BackendUnavailableError, LumiaError
 from tasks.supervise.account import account_for
 from tasks.supervise.binaries import REDIS_MINIMUM, find_postgres, find_redis
+from tasks.supervise.check_accounts import check_accounts
 from tasks.supervise.findings import Finding, fail, ok, risk
 from tasks.supervise.folders import Folders
 from tasks.supervise.heartbeats import server_time
@@ -61,6 +62,7 @@ def _questions(redis: Connection, shown: str) -> Iterator[Finding]:
     yield _persistence(redis)
     yield _eviction(redis)
     yield _clock(redis)
+    yield from check_accounts(redis)
 
 
 def _persistence(redis: Connection) -> Finding:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import lumia
 from lumia.blobs import BlobRef, Blobs
-from lumia.errors import BlobError
+from lumia.errors import BackendUnavailableError, BlobError
 from lumia.inmemory import InMemoryTransport
 from lumia.runtime import Runtime
 from lumia.testing import Bot
@@ -191,3 +191,58 @@ def test_a_bot_without_a_blob_store_says_so(tmp_path: Path) -> None:
     bare = Runtime(tmp_path, tmp_path, InMemoryTransport(), b"secret")
     with bare.activated(), pytest.raises(BlobError, match="without a blob store"):
         lumia.blobs.get("a" * 64)
+
+
+def test_what_is_still_needed_is_kept_and_asked_about_only_when_something_would_go(blobs: Blobs) -> None:
+    needed, other = blobs.put(b"needed", "text/plain"), blobs.put(b"other", "text/plain")
+    asked: list[int] = []
+
+    def held() -> set[str]:
+        asked.append(1)
+        return {needed.digest}
+
+    assert blobs.collect(60, held=held) == 0 and asked == []
+    for path in files(blobs):
+        os.utime(path, (1000, 1000))
+    assert blobs.collect(60, now=2000, held=held) == 1 and asked == [1]
+    assert blobs.holds(needed) and not blobs.holds(other)
+    assert blobs.collect(60, held=held) == 0, "what is needed counts as used"
+
+
+def test_a_collection_that_can_not_ask_removes_nothing(blobs: Blobs) -> None:
+    ref = blobs.put(b"data", "text/plain")
+    os.utime(files(blobs)[0], (1000, 1000))
+
+    def away() -> set[str]:
+        raise BackendUnavailableError("away")
+
+    with pytest.raises(BackendUnavailableError):
+        blobs.collect(60, now=2000, held=away)
+    assert blobs.holds(ref)
+
+
+@given(st.lists(st.binary(max_size=700), max_size=5))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_pieces_make_the_same_blob_as_the_whole(blobs: Blobs, pieces: list[bytes]) -> None:
+    with blobs.incoming() as file:
+        for piece in pieces:
+            file.write(piece)
+        assert (file.size, file.head) == (len(b"".join(pieces)), b"".join(pieces)[:512])
+        ref = file.keep("application/octet-stream")
+    assert ref == blobs.put(b"".join(pieces), "application/octet-stream")
+    assert blobs.get(ref) == b"".join(pieces)
+
+
+def test_bytes_that_are_not_kept_leave_nothing(tmp_path: Path) -> None:
+    blobs = Blobs(tmp_path / "blobs", max_bytes=10)
+    with blobs.incoming() as file:
+        file.write(b"12345")
+        with pytest.raises(BlobError, match="over the limit of 10 bytes"):
+            file.write(b"678901")
+    assert files(blobs) == []
+
+
+def test_room_is_left_on_the_disk(tmp_path: Path) -> None:
+    with pytest.raises(BlobError, match=r"MiB left, and \[blobs\] min_free leaves 1048576 MiB"):
+        Blobs(tmp_path / "blobs", min_free=1 << 40).put(b"data", "text/plain")
+    assert Blobs(tmp_path / "blobs", min_free=1).put(b"data", "text/plain").size == 4

@@ -606,32 +606,3 @@ def test_settings_take_what_a_section_has() -> None:
     assert (found.port, found.hosts, found.max_body) == (9000, ("bot.example",), Settings().max_body)
     assert Settings(host="0.0.0.0", port=1).url == "http://127.0.0.1:1"
     assert Settings(host="::1", port=1).url == "http://[::1]:1"
-
-
-@lumia.web.resident
-async def waits_for_its_end() -> None:
-    lumia.store.of("residents").append("began", gateway.current().settings.port)
-    try:
-        await asyncio.Event().wait()
-    finally:
-        lumia.store.of("residents").append("ended", 1)
-
-
-@lumia.web.resident
-async def returns() -> None:
-    lumia.store.of("residents").append("returned", 1)
-
-
-def began(of: str = "began") -> list[Any]:
-    return lumia.store.of("residents").items(of)
-
-
-class TestResidents:
-    def test_they_run_from_the_start_until_the_gateway_drains(self) -> None:
-        with served(waits_for_its_end, returns) as running, running.bot.runtime.activated():
-            assert until(began) == [running.port]
-            running.stop()
-            assert (began("ended"), began("returned")) == ([1], [1])
-            assert running.client  # served() starts nothing again by itself
-            running.start()
-            until(lambda: len(began()) == 2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -10,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from lumia.blobs import Blobs
+from lumia.box import Box
+from lumia.dead import DeadLetter
 from lumia.errors import BackendUnavailableError
 from lumia.executor import StepListener
 from lumia.inmemory import InMemoryTransport
@@ -116,3 +119,23 @@ def test_of_many_processes_one_looks_for_what_was_lost(
     make().reap()
     assert len(reaped) == 2
     redis.close()
+
+
+def test_blobs_of_dead_letters_are_kept_and_one_process_of_a_machine_collects(
+    make: Callable[..., Keeper], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = make(), make()
+    blobs = Blobs(tmp_path / "blobs", keep=60)
+    one._bot.blobs = other._bot.blobs = blobs
+    needed, gone = blobs.put(b"needed", "text/plain"), blobs.put(b"gone", "text/plain")
+    box = Box.any({"media": [{"kind": "file", "blob": needed.as_dict()}]}).dump(b"")
+    letter = DeadLetter("r", 0, "a.b", "msg", "", "no", 1, box, 0.0)
+    for keeper in (one, other):
+        monkeypatch.setattr(keeper._transport, "dead", lambda wanted: [letter])
+    for ref in (needed, gone):
+        os.utime(blobs.path(ref.digest), (1000, 1000))
+    monkeypatch.setattr(other, "collect", lambda: pytest.fail("the other one has just collected"))
+    one._collect()
+    other._collect()
+    until(lambda: not blobs.holds(gone))
+    assert blobs.holds(needed)

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 import lumia
+from handlers.heartflow.lines import line_of
+from handlers.heartflow.message import read
 from lumia.testing import Bot, ManualClock
 from tests.handlers.heartflow.talk import PLUGINS, Model, lane, msg
 
@@ -23,6 +25,22 @@ def model(monkeypatch: pytest.MonkeyPatch) -> Model:
 
 def kept() -> list[tuple[int, str]]:
     return [(one["n"], one["text"]) for one in lumia.store.of("heartflow").items("lines", scope=SCOPE)]
+
+
+@pytest.mark.parametrize(
+    "text, segments, shown",
+    [
+        ("look", ["text", "image"], "look (image)"),
+        ("look [image] there", ["text", "image", "text"], "look [image] there"),
+        ("[image]", ["image"], "[image]"),
+        ("", ["image", "video"], "(image) (video)"),
+        ("hi :smile:", ["text", "emoji"], "hi :smile:"),
+        ("", ["onebot.json"], "(onebot.json)"),
+    ],
+)
+def test_a_line_shows_each_file_once(text: str, segments: list[str], shown: str) -> None:
+    payload = msg(text, segments=[{"type": kind, "data": {}} for kind in segments])
+    assert line_of(read(payload), 0.0, 100).text == shown
 
 
 def test_what_a_plugin_lets_the_bot_say_from_elsewhere_is_numbered_in_the_chats_lane() -> None:

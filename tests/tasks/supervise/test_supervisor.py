@@ -82,7 +82,9 @@ def test_a_child_that_ignores_sigterm_is_killed_after_its_grace_period(bot_root:
 def test_the_children_of_a_killed_child_end_with_it(bot_root: Path) -> None:
     with toy_bot(bot_root, "pool=forking") as bot:
         bot.wait_ready()
-        grandchild = int((bot_root / "data" / "pool.child").read_text())
+        noted = bot_root / "data" / "pool.child"
+        until(lambda: noted.exists() and noted.read_text(), what="the grandchild is noted")
+        grandchild = int(noted.read_text())
         os.kill(bot.service("pool").pid or 0, signal.SIGKILL)
         until(lambda: ended(grandchild), what="the grandchild has ended")
 
