@@ -8,6 +8,7 @@ import itertools
 import json
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlencode
@@ -47,7 +48,7 @@ class EventsSender:
         client: httpx.Client | None = None,
     ) -> None:
         self.url, self.secret, self.schedule = url, secret, tuple(schedule)
-        self._client = client or httpx.Client(trust_env=False)
+        self._client = client
         self._patience = patience
         self._number = itertools.count(1)
 
@@ -127,9 +128,10 @@ class EventsSender:
         """Post signed bytes. at: the time of the signature, now by default."""
         signed = self.signed(data, at)
         more = {"Content-Type": content_type, "User-Agent": "Slackbot 1.0 (+https://api.slack.com/robots)"}
-        return self._client.post(
-            self.url, content=data, headers={**more, **signed, **(headers or {})}, timeout=self._patience
-        )
+        with nullcontext(self._client) if self._client else httpx.Client(trust_env=False) as client:
+            return client.post(
+                self.url, content=data, headers={**more, **signed, **(headers or {})}, timeout=self._patience
+            )
 
     def signed(self, data: bytes, at: float | None = None) -> dict[str, str]:
         """Return the headers that prove that Slack sent `data`."""

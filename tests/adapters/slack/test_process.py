@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -102,3 +104,24 @@ def test_an_envelope_of_a_killed_gateway_comes_again_to_the_next_one_and_is_one_
             until(lambda: last in socket.acknowledged and len(slack.posted) >= 2)
         assert texts(slack) == ["you said: once", "you said: last"]
         assert ["ticket=" in log.read_text() for log in root.glob("*.log")] == [False] * 3
+
+
+def test_while_the_broker_is_away_slack_is_asked_to_come_back_and_then_it_is_one_message(
+    tmp_path: Path, slack: SlackPeer
+) -> None:
+    root, folder = make_root(tmp_path / "bot", slack, "events"), tmp_path / "valkey"
+    data = json.dumps(EventsSender("http://x/").envelope(message("once", "1718000600.000001"))).encode()
+    with servers.valkey(folder) as first, worker(root, first.url), gateway(root, first.url) as serving:
+        sender = EventsSender(f"{serving.url}/slack/main/events", patience=10)
+        os.kill(first.pid, signal.SIGKILL)
+        away = sender.post(data)
+        assert (away.status_code, int(away.headers["retry-after"]) >= 1) == (503, True)
+        with servers.valkey(folder, port=first.port):
+            until(lambda: sender.post(data, headers={"X-Slack-Retry-Num": "1"}).status_code == 200, timeout=30)
+            assert sender.post(data, headers={"X-Slack-Retry-Num": "2"}).status_code == 200
+            until(lambda: slack.posted, timeout=30)
+            last = sender.event(message("last", "1718000600.000002"))
+            assert last.arrived
+            until(lambda: len(slack.posted) >= 2, timeout=30)
+            assert texts(slack) == ["you said: once", "you said: last"]
+            serving.end()
