@@ -19,7 +19,7 @@ class Embedding:
 
     def __init__(self, bot: Runtime) -> None:
         self._bot = bot
-        self._lock = threading.Lock()
+        self._lock, self._making = threading.Lock(), threading.Lock()
         self._times: Counter[str] = Counter()
         self._embedded: Embedded | None = None
         self._draining = False
@@ -35,12 +35,27 @@ class Embedding:
         return sorted(self._times)
 
     def add(self, queue: str) -> None:
-        """Serve a queue, which may be done several times over: it is served until the last one has left."""
+        """Serve a queue, which may be done several times over: it is served until the last one has left.
+
+        The first one of all takes as long as loading the consumer; `leave` never waits for that.
+        """
         with self._lock:
             self._times[queue] += 1
-            if self._times[queue] == 1 and not self._draining:
-                self._embedded = self._embedded or self._bot.transport.embed(self._bot)
+        try:
+            self._make()
+        except BaseException:
+            self.leave(queue)
+            raise
+        with self._lock:
+            if self._embedded is not None and not self._draining and self._times[queue] > 0:
                 self._embedded.add(queue)
+
+    def _make(self) -> None:
+        with self._making:
+            if self._embedded is None and not self._draining:
+                made = self._bot.transport.embed(self._bot)
+                with self._lock:
+                    self._embedded = made
 
     def leave(self, queue: str) -> None:
         """Serve a queue once less."""
@@ -64,8 +79,9 @@ class Embedding:
 
     def stop(self) -> None:
         """End the consumer; what is still being executed is left to other processes."""
-        with self._lock:
-            embedded, self._embedded, self._draining = self._embedded, None, True
+        self._draining = True
+        with self._making, self._lock:
+            embedded, self._embedded = self._embedded, None
         if embedded is not None:
             # A broker that hangs must not keep the process from its end.
             ending = threading.Thread(target=embedded.stop, name="lumia-embedded-end", daemon=True)

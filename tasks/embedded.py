@@ -189,7 +189,8 @@ class EmbeddedWorker:
         """Look for what the others did meanwhile, and tell them what this one does; called every second."""
         if not self._synced.is_set():
             self._sync_soon()
-        if self._transport.routes_number() not in (0, self._bot.table.number):
+        number = self._transport.routes_number()
+        if number and number != self._bot.table.number:
             self._bot.refresh_routes()
         self._tell(set(self._wanted))
 

@@ -103,7 +103,7 @@ class QueuePort:
     def lease(self, name: str, holder: str, seconds: float) -> int:
         """Take or keep a lease for `seconds`, or give it back with 0; returns its fencing number, 0 without it.
 
-        It has a connection of its own, which waits briefly and doesn't try again.
+        It has a connection of its own, which waits briefly and tries once more at most.
         """
         with self._making:
             if self._brisk is None:
@@ -123,8 +123,8 @@ class QueuePort:
 
 
 def brisk(redis: Redis, seconds: float) -> Redis:
-    """Return a client of the same server that waits at most `seconds` for an answer, and asks once."""
+    """Return a client of the same server that waits at most `seconds` for an answer, and asks twice at most."""
     pool = redis.connection_pool
-    limits = {"socket_timeout": seconds, "socket_connect_timeout": seconds, "retry": Retry(NoBackoff(), 0)}
+    limits = {"socket_timeout": seconds, "socket_connect_timeout": seconds, "retry": Retry(NoBackoff(), 1)}
     given: Any = {**pool.connection_kwargs, **limits}
     return Redis(connection_pool=ConnectionPool(connection_class=pool.connection_class, **given))

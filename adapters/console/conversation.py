@@ -13,7 +13,7 @@ import lumia
 from lumia import gateway
 
 from . import chat as chats
-from . import frames
+from . import files, frames
 from .chat import Chat
 
 _LOOK_AGAIN = 2.0
@@ -52,6 +52,7 @@ class Conversation:
             bot=chats.bot_name(),
             version=lumia.__version__,
             max_text=chats.settings().max_text,
+            max_file=_max_file(),
             guarded=bool(chats.settings().token),
             chats=[chat.as_dict() for chat in known],
         )
@@ -102,7 +103,7 @@ class Conversation:
         await self._send(type="history", chat=chat.as_dict(), items=items, stages=await gateway.call(_stages))
 
     async def _say(self, frame: frames.Send) -> None:
-        run_id = await gateway.call(chats.submit, frame.chat.chat(), frame.sender, frame.text, frame.message_id)
+        run_id = await gateway.call(_submitted, frame)
         self._pending.add(run_id)
         await self._send(type="ack", message_id=frame.message_id, run_id=run_id, stages=await gateway.call(_stages))
 
@@ -169,6 +170,16 @@ class Conversation:
             if chat == self._chat and item["id"] not in self._shown:
                 self._shown.add(item["id"])
                 await self._send(type="message", chat=chat.as_dict(), item=item)
+
+
+def _max_file() -> int:
+    """Return how large a file may be that a page puts up: one request's body, and one blob."""
+    return min(int(lumia.config.get("lumia").gateway.max_body), lumia.blobs.max_bytes())
+
+
+def _submitted(frame: frames.Send) -> str:
+    media = [files.attached(one.digest, one.name) for one in frame.media]
+    return chats.submit(frame.chat.chat(), frame.sender, frame.text, frame.message_id, media)
 
 
 def _stages() -> list[str]:

@@ -11,6 +11,7 @@ import lumia
 from lumia.payloads import Id, Text
 
 from .chat import Chat
+from .files import MOST
 
 MessageId = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.:-]{1,64}$")]
 
@@ -34,6 +35,13 @@ class Open(BaseModel):
     chat: ChatName
 
 
+class Attached(BaseModel):
+    """A file that was put up at /console/media before."""
+
+    digest: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+    name: Annotated[Text, Field(max_length=256)] = ""
+
+
 class Send(BaseModel):
     """Say something; repeated with the same message id until it is acknowledged."""
 
@@ -41,7 +49,8 @@ class Send(BaseModel):
     chat: ChatName
     message_id: MessageId
     sender: Annotated[Id, Field(max_length=64)]
-    text: Text
+    text: Text = ""
+    media: Annotated[list[Attached], Field(max_length=MOST)] = Field(default_factory=list)
 
 
 class Trace(BaseModel):

@@ -69,7 +69,7 @@ class Talk:
         place = f"group {self._chat.id}" if self._chat.kind == "group" else "private chat"
         console.print(f"{bot_name()}, {place}. Ctrl-D ends.", style="dim", markup=False)
         for item in history(self._chat, earlier) if earlier else ():
-            _show(console, item["sender"], item["text"], bot=item["from"] == "bot")
+            _show(console, item["sender"], _told(item), bot=item["from"] == "bot")
         while True:
             try:
                 line = console.input(f"[bold]{_escaped(self._sender)}[/bold] ")
@@ -95,6 +95,12 @@ class Talk:
 
     def _say(self, text: str) -> str:
         return submit(self._chat, self._sender, text, lumia.system.new_id())
+
+
+def _told(item: dict[str, Any]) -> str:
+    """Return what was said, with a word for each file."""
+    files = [f"[{one['kind']}: {one['name']}]" for one in item.get("media", ())]
+    return "\n".join(filter(None, [item["text"], *files]))
 
 
 def _show(console: Any, who: str, text: str, *, bot: bool) -> None:

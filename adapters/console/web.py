@@ -9,7 +9,7 @@ from urllib.parse import parse_qs
 import lumia
 from lumia import gateway
 
-from . import session
+from . import files, session
 from .chat import ACCOUNT, NAME
 from .conversation import Conversation
 
@@ -17,6 +17,7 @@ STATIC = Path(__file__).with_name("static")
 _TYPES = {
     "console.css": "text/css; charset=utf-8",
     "console.js": "text/javascript; charset=utf-8",
+    "files.js": "text/javascript; charset=utf-8",
     "trace.js": "text/javascript; charset=utf-8",
     "icon.svg": "image/svg+xml",
 }
@@ -63,6 +64,39 @@ async def static(request: gateway.Request) -> gateway.Response:
     if request.headers.get("if-none-match") == tag:
         return gateway.Response(status_code=304, headers=headers)
     return gateway.Response(data, media_type=_TYPES[name], headers=headers)
+
+
+@lumia.web.route("/console/media", methods=["POST"])
+async def put_up(request: gateway.Request) -> gateway.Response:
+    """Keep a file, the request's body, for a message that will name it."""
+    _must_be_open(request)
+    name, declared = request.query_params.get("name", "")[:256], request.headers.get("content-type", "")
+    try:
+        return gateway.JSONResponse(await gateway.call(files.keep, await request.body(), name, declared), 201)
+    except lumia.errors.BlobWriteError as error:
+        raise gateway.HTTPException(503, str(error), {"Retry-After": "30"}) from None
+    except lumia.errors.BlobError as error:
+        raise gateway.HTTPException(400, str(error)) from None
+
+
+@lumia.web.route("/console/media/{digest}")
+async def media(request: gateway.Request) -> gateway.Response:
+    """Give a file of a chat; what a browser might run is only saved."""
+    _must_be_open(request)
+    found = await gateway.call(files.served, request.path_params["digest"])
+    if found is None:
+        raise gateway.HTTPException(404, "the console has no such file, or it is no longer kept")
+    data, media_type = found
+    how = "attachment" if media_type == "application/octet-stream" else "inline"
+    headers = {"Content-Disposition": how, "Content-Security-Policy": "sandbox; default-src 'none'",
+               "Cache-Control": "private, max-age=86400"}  # fmt: skip
+    return gateway.Response(data, media_type=media_type, headers=headers)
+
+
+def _must_be_open(request: gateway.Request) -> None:
+    state = session.access(request)
+    if state != "open":
+        raise gateway.HTTPException(401 if state == "login" else 403, "log in at /console")
 
 
 @lumia.web.websocket("/console/ws")

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from lumia import runtime
 from lumia.adapters.names import queue
+from lumia.embedding import Embedding
 from lumia.marks import PRIVATE_PREFIX
 from lumia.payloads import unescape_id
 
@@ -35,11 +36,21 @@ async def serving(adapter: str, account: str) -> AsyncIterator[str]:
     """
     name = queue(adapter, account)
     embedding = runtime.current().embedding
-    await asyncio.to_thread(embedding.add, name)
+    await _added(embedding, name)
     try:
         yield name
     finally:
         embedding.leave(name)
+
+
+async def _added(embedding: Embedding, name: str) -> None:
+    """Serve a queue; a thread can't be cancelled, so for who is, it is left again when that has come to its end."""
+    adding = asyncio.ensure_future(asyncio.to_thread(embedding.add, name))
+    try:
+        await asyncio.shield(adding)
+    except asyncio.CancelledError:
+        adding.add_done_callback(lambda done: None if done.exception() else embedding.leave(name))
+        raise
 
 
 def waiting() -> list[AccountQueue]:

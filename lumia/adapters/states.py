@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -153,16 +154,14 @@ class Board:
                 beat = time.monotonic()
 
     def flush(self, *, again: bool = False) -> bool:
-        """Write what is new, or with `again` all there is; tell whether it could be."""
+        """Write what is new, with `again` also what is up here as before; tell whether it could be."""
         with self._changed:
             states = list(self._states.values())
-        ops: list[StoreOp] = []
-        for state in states:
-            ops += self._told(state, again=again)
-        if not ops:
-            return True
         try:
-            self._bot.transport.write(ops)
+            elsewhere = self._elsewhere(states)
+            ops = [op for state in states for op in self._told(state, elsewhere, again=again)]
+            if ops:
+                self._bot.transport.write(ops)
         except LumiaError:
             for state in states:  # a broker that is away hears it later
                 state.stale = True
@@ -170,14 +169,30 @@ class Board:
             return False
         return True
 
-    def _told(self, state: AccountState, *, again: bool) -> Sequence[StoreOp]:
+    def _elsewhere(self, states: Sequence[AccountState]) -> set[str]:
+        """Return the accounts that another process serves: what is down here is no news about them."""
+        if all(state.state in ALIVE for state in states if state.stale):
+            return set()
+        kind, fields = self._bot.transport.read(key_of(ACCOUNTS))
+        known = {name: json.loads(text) for name, text in fields.items()} if kind == "hash" else {}
+        fresh = self.now() - LOST_AFTER
+        return {
+            name
+            for name, one in known.items()
+            if one["gateway"] != self._bot.worker and one["state"] in ALIVE and one["seen"] > fresh
+        }
+
+    def _told(self, state: AccountState, elsewhere: set[str], *, again: bool) -> Sequence[StoreOp]:
         from lumia.ports import StoreOp  # see lumia.store
         from lumia.store import as_json
 
         field = account_field(state.standing.adapter, state.standing.account)
         ops = []
-        if (state.stale or again) and state.standing.state != UNSEEN:
-            state.stale, state.standing.seen = False, self.now()
+        alive = state.state in ALIVE
+        told = state.stale and (alive or field not in elsewhere)
+        state.stale = False
+        if (told or (again and alive)) and state.state != UNSEEN:
+            state.standing.seen = self.now()
             ops.append(StoreOp("put", key_of(ACCOUNTS), as_json(asdict(state.standing), field), field=field))
         if state.news:
             state.news = False

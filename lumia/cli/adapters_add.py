@@ -157,12 +157,10 @@ def _write(bot: Runtime, plugin: Plugin, account: str, values: dict[str, Any]) -
 
 def _tell(plugin: Plugin, account: str, file: Path, values: Mapping[str, Any], fields: Mapping[str, Field]) -> None:
     output.text(f"{file}\t[{plugin.table}.{account}]")
-    missing = [key for key in fields if f"{key}_env" in fields and not values.get(key) and not values.get(f"{key}_env")]
-    if missing:
-        output.note(f"Without {' and '.join(missing)} it may not work; add what the platform gave you to the file.")
+    secrets = [key for key in fields if f"{key}_env" in fields]
+    if secrets and not any(values.get(key) or values.get(f"{key}_env") for key in secrets):
+        output.note(f"It has no {' or '.join(secrets)} yet; add what the platform gave you to the file.")
     if "owner" in fields and not values.get("owner"):
         output.note("Name an `owner` there, and `lumia adapters test` can send a message to see that it arrives.")
-    output.note(
-        f"Next: `lumia adapters test {plugin.name}/{account}`, then `lumia up`; docs/{plugin.name}.md has the rest."
-    )
-    output.note("A bot that runs already takes it up when its gateway and workers are restarted.")
+    output.note(f"Next: `lumia up`, then `lumia adapters test {plugin.name}/{account}`.")
+    output.note("A bot that runs already takes it up at the latest when it is restarted; `lumia adapters` shows it.")

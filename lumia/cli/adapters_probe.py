@@ -77,7 +77,7 @@ def _tested(one: Configured, check: Callable[[str], Checked] | None, *, probe: b
     if check is not None and not _checked(one, check):
         return False
     if check is None:
-        output.note(f"{one.plugin.name} has no credentials that could be asked for")
+        output.note(f"{one.plugin.name} has no check: nobody can be asked whether {one.name} is configured well")
     if not probe:
         return True
     if not one.destination:

@@ -2,7 +2,7 @@
 
 from lumia.media.fetching import fetch
 from lumia.media.receiving import RETRY, Place, receive
-from lumia.media.sending import KINDS, File, files, outgoing, read
+from lumia.media.sending import KINDS, File, files, outgoing, read, safe_name
 from lumia.mediatypes import settled
 
-__all__ = ["KINDS", "RETRY", "File", "Place", "fetch", "files", "outgoing", "read", "receive", "settled"]
+__all__ = ["KINDS", "RETRY", "File", "Place", "fetch", "files", "outgoing", "read", "receive", "safe_name", "settled"]

@@ -115,7 +115,9 @@ def test_one_that_fails_again_and_again_ends_nobody_else_and_is_shown(resident: 
     with served(resident, returns) as running:
         until(lambda: calls.count("returned") == 1)
         until(lambda: health(running).get("residents failing") == [f"test.{resident.__name__}"])
-        what, fix = until(lambda: running.bot.transport.alarms.get(f"resident test.{resident.__name__}"))
+        alarms = running.bot.transport.alarms
+        until(lambda: alarms)
+        what, fix = alarms[f"resident test.{resident.__name__}"]
         assert "in a row" in what and "error id" in fix
         assert running.client.get("/").status_code == 200
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 import socket
 import ssl
 import threading
@@ -42,8 +43,14 @@ def moving(location: str, status: str = "302 Found") -> Behaviour:
     return moved
 
 
+def _is_whole(request: bytes) -> bool:
+    head, end, body = request.partition(b"\r\n\r\n")
+    length = re.search(rb"content-length: *(\d+)", head, re.IGNORECASE)
+    return bool(end) and len(body) >= (int(length[1]) if length else 0)
+
+
 class Peer:
-    """A server on loopback. seen: the heads of its requests. ended: set when a test is over, so that nothing hangs."""
+    """A server on loopback. seen: its requests. ended: set when a test is over, so that nothing hangs."""
 
     def __init__(self, behave: Behaviour | dict[str, Behaviour], tls: ssl.SSLContext | None = None) -> None:
         self._behave, self._tls = behave, tls
@@ -79,7 +86,7 @@ class Peer:
             if self._tls:
                 line = self._tls.wrap_socket(line, server_side=True)
             request = b""
-            while b"\r\n\r\n" not in request:
+            while not _is_whole(request):
                 if not (more := line.recv(65536)):
                     break
                 request += more

@@ -1,4 +1,5 @@
 // The console: one chat at a time over one WebSocket. Handmade, no framework, no request to anybody else.
+import { Attachments, pictures } from "./files.js";
 import { Trace, element } from "./trace.js";
 
 const $ = (id) => document.getElementById(id);
@@ -69,6 +70,7 @@ function ready(frame) {
   show("online", "connected");
   state.bot = frame.bot;
   state.maxText = frame.max_text;
+  attachments.limit = frame.max_file;
   $("bot-name").textContent = frame.bot;
   $("logout").hidden = !frame.guarded;
   document.title = `${frame.bot} console`;
@@ -132,7 +134,7 @@ function activity(frame) {
 
 // ---- messages -------------------------------------------------------------------------------------------------------
 
-const itemOf = (sent) => ({ id: sent.message_id, from: "user", sender: sent.sender, text: sent.text, time: sent.time, run_id: "" });
+const itemOf = (sent) => ({ id: sent.message_id, from: "user", sender: sent.sender, text: sent.text, media: sent.media, time: sent.time, run_id: "" });
 
 function history(frame) {
   if (!sameChat(frame.chat, state.chat)) return;
@@ -152,6 +154,7 @@ function message(frame) {
 function place(item) {
   const atEnd = nearEnd();
   const known = state.views.get(item.id);
+  const focused = known?.node.contains(document.activeElement) ? document.activeElement : null;
   if (known) known.node.remove();
   const view = known ?? draw(item);
   view.time = item.time;
@@ -159,6 +162,7 @@ function place(item) {
   state.views.set(item.id, view);
   const after = [...$("messages").children].findLast((node) => node.view.time <= item.time);
   if (after) after.after(view.node); else $("messages").prepend(view.node);
+  focused?.focus({ preventScroll: true });
   if (item.run_id && item.from === "user") follow(item.run_id, view.trace);
   welcome();
   if (atEnd || item.from === "user") scrollToEnd(); else $("to-end").hidden = false;
@@ -170,6 +174,7 @@ function draw(item) {
   const bubble = element("div", { class: "bubble", dir: "auto" });
   node.append(bubble);
   fill(node, bubble, item.text);
+  if (item.media?.length) bubble.append(pictures(item.media));
   const view = { node, time: item.time, trace: null };
   node.view = view;
   if (item.from === "user") {
@@ -186,7 +191,7 @@ function fill(node, bubble, text) {
   if (text.length <= PAGE) return;
   bubble.classList.add("cut");
   const more = element("button", { type: "button", class: "more" }, `Show all ${text.length.toLocaleString()} characters`);
-  more.addEventListener("click", () => { bubble.textContent = text; bubble.classList.remove("cut"); more.remove(); });
+  more.addEventListener("click", () => { bubble.firstChild.textContent = text; bubble.classList.remove("cut"); more.remove(); });
   node.append(more);
 }
 
@@ -223,12 +228,12 @@ function scrollToEnd() { $("to-end").hidden = true; requestAnimationFrame(() => 
 
 // ---- sending --------------------------------------------------------------------------------------------------------
 
-function say(text) {
-  if (!text.trim()) return;
+function say(text, media = []) {
+  if (!text.trim() && !media.length) return;
   if (text.length > state.maxText) { notice(`That is ${text.length.toLocaleString()} characters; up to ${state.maxText.toLocaleString()} fit in one message.`); return; }
   notice("");
   addChat(state.chat);
-  const sent = { message_id: newId(), chat: state.chat, sender: state.sender, text, time: Date.now() / 1000, trace: new Trace() };
+  const sent = { message_id: newId(), chat: state.chat, sender: state.sender, text, media, time: Date.now() / 1000, trace: new Trace() };
   state.outbox.set(sent.message_id, sent);
   place(itemOf(sent));
   if (link.socket?.readyState === WebSocket.OPEN) push(sent); else sent.trace.waiting("waiting for the connection …");
@@ -236,7 +241,7 @@ function say(text) {
 }
 
 function push(sent) {
-  transmit({ type: "send", chat: sent.chat, message_id: sent.message_id, sender: sent.sender, text: sent.text });
+  transmit({ type: "send", chat: sent.chat, message_id: sent.message_id, sender: sent.sender, text: sent.text, media: sent.media.map(({ digest, name }) => ({ digest, name })) });
 }
 
 function ack(frame) {
@@ -263,7 +268,7 @@ function refuse(id, why) {
   state.views.get(id)?.node.remove();
   state.views.delete(id);
   notice(`Not sent: ${why}`);
-  if (sent && !$("text").value) { $("text").value = sent.text; grow(); }
+  if (sent && !$("text").value) { $("text").value = sent.text; attachments.restore(sent.media); grow(); }
   welcome();
 }
 
@@ -313,7 +318,7 @@ function grow() {
   box.style.height = `${box.scrollHeight}px`;
   const left = state.maxText - box.value.length;
   $("count").textContent = left < 2000 ? ` · ${left.toLocaleString()} characters left` : "";
-  $("send").disabled = !box.value.trim();
+  $("send").disabled = !box.value.trim() && !attachments.items.length;
 }
 
 function menu(open) {
@@ -328,13 +333,20 @@ function theme(name) {
   memory.set("theme", name);
 }
 
-$("composer").addEventListener("submit", (event) => {
+let held = false;
+$("composer").addEventListener("submit", async (event) => {
   event.preventDefault();
+  if (held) return;
+  held = true;
+  const whole = await attachments.settled();
+  held = false;
+  if (!whole) return; // the notice says which file is missing; the words stay
   const text = $("text").value;
-  if (!text.trim() || text.length > state.maxText) { say(text); return; }
+  if (text.length > state.maxText) { say(text); return; }
+  const media = attachments.take();
   $("text").value = "";
   grow();
-  say(text);
+  say(text, media);
 });
 $("text").addEventListener("keydown", (event) => {
   if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
@@ -342,6 +354,24 @@ $("text").addEventListener("keydown", (event) => {
   $("composer").requestSubmit();
 });
 $("text").addEventListener("input", grow);
+
+const attachments = new Attachments($("attached"), { changed: grow, problem: notice });
+$("attach").addEventListener("click", () => $("file").click());
+$("file").addEventListener("change", () => { attachments.add($("file").files); $("file").value = ""; $("text").focus(); });
+$("text").addEventListener("paste", (event) => {
+  if (!event.clipboardData.files.length) return;
+  event.preventDefault();
+  attachments.add(event.clipboardData.files);
+});
+addEventListener("dragover", (event) => { if (event.dataTransfer.types.includes("Files")) { event.preventDefault(); $("composer").classList.add("over"); } });
+addEventListener("dragleave", (event) => { if (!event.relatedTarget) $("composer").classList.remove("over"); });
+addEventListener("drop", (event) => {
+  $("composer").classList.remove("over");
+  if (!event.dataTransfer.files.length) return;
+  event.preventDefault();
+  attachments.add(event.dataTransfer.files);
+  $("text").focus();
+});
 $("sender").value = state.sender;
 $("sender").addEventListener("change", () => {
   const before = { kind: "private", id: state.sender };

@@ -7,6 +7,10 @@ from typing import Any
 
 import lumia
 
+GIF = (
+    b"GIF89a\x01\x00\x01\x00\x80\x00\x00\xff\xff\xff\x00\x00\x00,\x00\x00\x00\x00\x01\x00\x01\x00\x00\x02\x02D\x01\x00;"
+)
+"""A picture of one dot."""
 hold = threading.Event()
 hold.set()
 
@@ -27,5 +31,15 @@ def answer(content: lumia.Box[dict[str, Any]]) -> None:
         raise RuntimeError("broken on purpose")
     chat = msg["chat"]
     to = lumia.payloads.destination(1, "console", chat["kind"], chat["id"])
-    reply = {"text": f"you said: {msg['text']}", "reply_to": msg["message_id"]}
+    sent = "".join(f" [{item['kind']} {item['name']}, {item['size']} bytes]" for item in msg["media"])
+    reply: dict[str, Any] = {"text": f"you said: {msg['text']}{sent}", "reply_to": msg["message_id"]}
+    if "picture" in msg["text"]:
+        ref = lumia.blobs.put(GIF, "image/gif").as_dict()
+        menu = lumia.blobs.put(b"%PDF-1.7", "application/pdf").as_dict()
+        reply["segments"] = [
+            {"type": "text", "data": {"text": reply.pop("text")}},
+            {"type": "image", "data": {"blob": ref, "name": "dot.gif"}},
+            {"type": "file", "data": {"blob": menu, "name": "menu.pdf"}},
+            {"type": "image", "data": {"url": "https://127.0.0.1/cat.png"}},
+        ]
     lumia.event.start(id=to, content=lumia.Box.any(reply, meta={"account": msg["account"]}))

@@ -13,7 +13,7 @@ from tests.adapters.console import responder
 from tests.support.gateway import CONSOLE, Served, served
 
 pytest.importorskip("playwright", reason="needs playwright: pip install -r requirements/dev.txt")
-from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
+from playwright.sync_api import Browser, FilePayload, Locator, Page, Route, expect, sync_playwright
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
@@ -181,3 +181,118 @@ def test_it_follows_the_system_between_light_and_dark(
     red = int(ground.removeprefix("rgb(").split(",")[0])
     assert (red > 127) is (scheme == "light")
     context.close()
+
+
+def chosen(page: Page, *files: FilePayload) -> None:
+    with page.expect_file_chooser() as asked:
+        page.get_by_role("button", name="Add a file").click()
+    asked.value.set_files(list(files))
+
+
+DOT: FilePayload = {"name": "dot.gif", "mimeType": "image/gif", "buffer": responder.GIF}
+DROPPED = """([selector, kind, name, type, bytes]) => {
+  const data = new DataTransfer();
+  data.items.add(new File([new Uint8Array(bytes)], name, { type }));
+  const options = { bubbles: true, cancelable: true };
+  const event = kind === "paste" ? new ClipboardEvent(kind, { ...options, clipboardData: data }) : new DragEvent(kind, { ...options, dataTransfer: data });
+  document.querySelector(selector).dispatchEvent(event);
+}"""  # noqa: E501 (one call of the browser)
+
+
+def is_drawn(picture: Locator) -> None:
+    expect(picture).to_be_visible()
+    picture.scroll_into_view_if_needed()
+    expect(picture).to_have_js_property("complete", True)
+    assert picture.evaluate("picture => picture.naturalWidth") > 0
+
+
+def test_a_chosen_picture_is_sent_with_its_message_and_stays_in_the_chat(page: Page) -> None:
+    chosen(page, DOT)
+    expect(page.get_by_role("list", name="Files to be sent").get_by_role("listitem")).to_have_text(["dot.gif\u00d7"])
+    say(page, "look")
+    expect(log(page).locator(".bot .bubble")).to_have_text("you said: look [image dot.gif, 35 bytes]")
+    expect(page.get_by_role("list", name="Files to be sent")).to_be_hidden()
+    is_drawn(log(page).locator(".user .bubble img"))
+    page.reload()
+    is_drawn(log(page).locator(".user .bubble img"))
+
+
+@pytest.mark.parametrize("kind", ["paste", "drop"])
+def test_a_picture_is_pasted_or_dropped_and_needs_no_words(page: Page, kind: str) -> None:
+    page.evaluate(DROPPED, ["#text", kind, "cat.gif", "image/gif", list(responder.GIF)])
+    send = page.get_by_role("button", name="Send")
+    expect(send).to_be_enabled()
+    send.click()
+    expect(log(page).locator(".bot .bubble")).to_have_text(f"you said:  [image cat.gif, {len(responder.GIF)} bytes]")
+
+
+def test_enter_waits_for_files_that_are_on_their_way_and_keeps_the_words_if_one_fails(page: Page) -> None:
+    held: list[Route] = []
+    page.route("**/console/media?*", lambda route: held.append(route))
+
+    def on_its_way() -> Route:
+        while not held:
+            page.wait_for_timeout(10)
+        return held.pop()
+
+    chosen(page, DOT)
+    say(page, "look")
+    page.keyboard.press("Enter")
+    expect(page.get_by_label("Message", exact=True)).to_have_value("look")
+    on_its_way().continue_()
+    expect(log(page).locator(".bot .bubble")).to_have_text("you said: look [image dot.gif, 35 bytes]")
+    chosen(page, DOT)
+    say(page, "again")
+    on_its_way().fulfill(status=503, json={"error": "the disk is full"})
+    expect(page.get_by_role("alert")).to_have_text("dot.gif was not added: the disk is full")
+    expect(page.get_by_label("Message", exact=True)).to_have_value("again")
+    expect(log(page).locator(".user")).to_have_count(1)
+
+
+def test_a_file_can_be_taken_off_again(page: Page) -> None:
+    chosen(page, DOT)
+    page.get_by_role("button", name="Remove dot.gif").click()
+    expect(page.get_by_role("button", name="Send")).to_be_disabled()
+    say(page, "nothing")
+    expect(log(page).locator(".bot .bubble")).to_have_text("you said: nothing")
+
+
+def test_a_picture_that_is_too_large_is_drawn_smaller_and_a_file_is_refused(page: Page) -> None:
+    chosen(page, {"name": "huge.zip", "mimeType": "application/zip", "buffer": b"PK\x03\x04" + b"x" * 1_100_000})
+    expect(page.get_by_role("alert")).to_have_text("huge.zip was not added: it has 1.1 MB, up to 1.0 MB are taken")
+    noise = """async () => {
+      const canvas = Object.assign(document.createElement("canvas"), { width: 900, height: 900 }), context = canvas.getContext("2d");
+      const image = context.createImageData(900, 900);
+      for (let at = 0; at < image.data.length; at += 65536) crypto.getRandomValues(image.data.subarray(at, at + 65536));
+      for (let at = 3; at < image.data.length; at += 4) image.data[at] = 255;
+      context.putImageData(image, 0, 0);
+      const data = new DataTransfer();
+      data.items.add(new File([await new Promise((done) => canvas.toBlob(done, "image/png"))], "noise.png", { type: "image/png" }));
+      document.querySelector("#text").dispatchEvent(new ClipboardEvent("paste", { bubbles: true, cancelable: true, clipboardData: data }));
+      return data.files[0].size;
+    }"""  # noqa: E501 (one call of the browser)
+    assert page.evaluate(noise) > 1_500_000
+    expect(page.get_by_role("button", name="Send")).to_be_enabled()
+    say(page, "noise")
+    is_drawn(log(page).locator(".user .bubble img"))
+
+
+def test_what_says_it_is_a_picture_and_is_a_page_is_only_saved(page: Page, site: Served) -> None:
+    attack = b"<html><script>document.title='owned'</script>"
+    chosen(page, {"name": "cat.png", "mimeType": "image/png", "buffer": attack})
+    say(page, "look")
+    link = log(page).locator(".user a.file")
+    expect(link).to_contain_text("cat.png")
+    answer = page.request.get(f"{site.url}{link.get_attribute('href')}")
+    assert answer.headers["content-type"] == "application/octet-stream"
+    assert answer.headers["content-disposition"] == "attachment"
+    assert "sandbox" in answer.headers["content-security-policy"]
+
+
+def test_pictures_of_the_bot_are_shown_and_what_it_can_t_have_is_told(page: Page) -> None:
+    say(page, "a picture, please")
+    bubble = log(page).locator(".bot .bubble")
+    expect(bubble).to_contain_text("you said: a picture, please")
+    expect(bubble).to_contain_text("[image: a file to be sent can't be had: refused")
+    is_drawn(bubble.locator("img"))
+    expect(bubble.locator("a.file")).to_have_text("menu.pdf \u00b7 1 kB")

@@ -275,7 +275,7 @@ class TestFiles:
         answer = site.client.get("/console")
         assert answer.headers["content-type"].startswith("text/html")
         assert "script-src 'self'" in answer.headers["content-security-policy"]
-        files = ["console.css", "console.js", "trace.js", "icon.svg"]
+        files = ["console.css", "console.js", "files.js", "trace.js", "icon.svg"]
         texts = [answer.text, *(site.client.get(f"/console/static/{name}").raise_for_status().text for name in files)]
         outside = [text for text in texts if "https://" in text.replace('"https:"', "")]
         assert outside == []
@@ -375,3 +375,45 @@ class TestAdapter:
         with Bot(CONSOLE) as bot:
             bot.event("msg.send, dest=1.console.group-lab", {"nothing": 1})
             assert bot.dead[0].handler == "console.deliver"
+
+
+class TestAttachments:
+    def test_a_file_is_kept_before_its_message_and_named_by_it(self, site: Served) -> None:
+        address = "/console/media?name=../dot.gif"
+        kept = site.client.post(address, content=responder.GIF, headers={"Content-Type": "image/png"})
+        assert (kept.status_code, kept.json()["kind"], kept.json()["media_type"]) == (201, "image", "image/gif")
+        file = {"digest": kept.json()["digest"], "name": kept.json()["name"]}
+        assert file["name"] == "dot.gif"
+        with page(site) as shown:
+            shown.open(LAB)
+            shown.send(type="send", chat=LAB, message_id="with-file", sender="ada", media=[file])
+            run_id = shown.until("ack")["run_id"]
+        assert lumia.runs.wait(run_id, 10).replies == ["you said:  [image dot.gif, 35 bytes]"]
+        item = next(one for one in chats.history(chats.Chat("group", "lab")) if one["id"] == "with-file")
+        assert (item["text"], item["media"]) == ("", [kept.json()])
+
+    @pytest.mark.parametrize(
+        "media, why",
+        [
+            ([{"digest": "0" * 64}], "media: a file is no longer here, add it again"),
+            ([{"digest": "../x"}], "media.0.digest"),
+            ([{"digest": "0" * 64}] * 11, "media: List should have at most 10"),
+            ([], "text: a message has at least one character"),
+        ],
+    )
+    def test_a_message_names_only_files_that_are_here(self, site: Served, media: list[Any], why: str) -> None:
+        with page(site) as shown:
+            shown.send(type="send", chat=LAB, message_id="wrong", sender="ada", text="", media=media)
+            refused = shown.until("error")
+        assert why in refused["error"] and refused["retry"] is False
+
+    def test_what_is_empty_or_nowhere_is_told(self, site: Served) -> None:
+        assert site.client.post("/console/media", content=b"").json()["error"] == "the file is empty"
+        for name in ("0" * 64, "..%2Fsecret", "x"):
+            assert site.client.get(f"/console/media/{name}").status_code == 404
+
+    def test_files_are_behind_the_same_door_as_the_page(self) -> None:
+        with served(CONSOLE, responder, config={"console": {"token": "a long token"}}) as site:
+            digest = lumia.blobs.put(responder.GIF, "image/gif").digest
+            assert site.client.post("/console/media", content=responder.GIF).status_code == 401
+            assert site.client.get(f"/console/media/{digest}").status_code == 401

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 
 import lumia
 from lumia import adapters
-from lumia.adapters.states import LOST_AFTER
+from lumia.adapters.states import LOST_AFTER, Board
 from lumia.errors import BackendUnavailableError, PayloadError
 from lumia.testing import Bot, ManualClock
 from tests.support.wait import until
@@ -133,6 +134,22 @@ def test_an_account_that_was_taken_out_of_the_file_is_shown_while_it_is_connecte
     told("connected", "old")
     adapters.account("toy", "old").disconnected("taken out of its file")
     until(lambda: all(one.account != "old" for one in adapters.accounts()), what="it is gone")
+
+
+def test_what_goes_down_here_is_no_news_while_another_gateway_serves_the_account(bot: Bot) -> None:
+    other = Board(dataclasses.replace(bot.runtime, worker="other:1"))
+    here = adapters.account("toy", "main")
+    here.connected("here")
+    told("connected")
+    there = other.account("toy", "main", "toy")
+    there.connected("there")
+    until(lambda: found().gateway == "other:1", what="the other gateway has it")
+    here.disconnected("another gateway has it now")
+    assert bot.runtime.board is not None
+    bot.runtime.board.flush(again=True)
+    assert (found().state, found().gateway) == ("connected", "other:1")
+    other.close()
+    assert found().state == "disconnected"
 
 
 @pytest.mark.parametrize("name", ["", "a\nb", "x" * 600])

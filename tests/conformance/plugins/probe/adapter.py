@@ -12,7 +12,7 @@ from .common import count_call
 
 
 @lumia.event.consumer_re("msg.send, dest=199.probe.*")
-def dispatches(src: str, content: lumia.Box[Any]) -> None:
+def hands_parts_on(src: str, content: lumia.Box[Any]) -> None:
     adapters.dispatch("probe", src, content)
 
 
