@@ -51,7 +51,7 @@ _asked = attrgetter(*_USUAL)
 
 def run(request: RunRequest, limits: Limits, worker: str, *, with_plan: bool) -> str:
     """Return the JSON that `begin` in lib.lua reads."""
-    elsewhere = request.plan.queue != DEFAULT_QUEUE
+    elsewhere = request.plan.queue != DEFAULT_QUEUE or request.deferred != NEVER
     if elsewhere or request.root_id != request.run_id or request.attached or any(_asked(request)):
         return _unusual(request, limits, worker, with_plan=with_plan)
     # What comes in from outside is of this kind; most of its text is the same for every run of a plan.

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from lumia.media import Place
-
 from lumia.errors import MediaError
+from lumia.media import Place
 
 from . import accounts
 from .accounts import Account
