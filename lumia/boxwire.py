@@ -270,10 +270,13 @@ def _exact(value: Any, depth: int) -> bool:
 
 
 def _exact_parts(value: Any, kind: type, depth: int) -> bool:
-    if kind is list:
-        return all(type(part) in _PLAIN or _exact(part, depth) for part in value)
-    for key, part in value.items():
-        if type(key) is not str or not (type(part) in _PLAIN or _exact(part, depth)):
+    if kind is dict:
+        for key in value:
+            if type(key) is not str:
+                return False
+        value = value.values()
+    for part in value:  # noqa: SIM110 (a generator costs more than most of what it would go through)
+        if type(part) not in _PLAIN and not _exact(part, depth):
             return False
     return True
 

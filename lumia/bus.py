@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypedDict, TypeVar, Unpack
 
+from lumia import system
 from lumia.box import Box, require
 from lumia.context import StepContext, active
 from lumia.errors import ArcError, BoxError, FlowError, LaneError, PayloadError, StaleRoutesError
@@ -126,6 +127,7 @@ class StartOptions(TypedDict, total=False):
     collect: float
     max_wait: float
     rate: Rate | None
+    queue: str | None
 
 
 class _Options:
@@ -156,7 +158,11 @@ def _options(
     dedup: str | None = None, detach: bool = False, delay: float = 0.0, priority: int | None = None,
     queue: str | None = None,
 ) -> _Options:  # fmt: skip
-    lane = lane_options(cap=cap, overflow=overflow, max_age=max_age, stale=stale, collect=collect, max_wait=max_wait)
+    lane = None
+    if (cap, overflow, max_age, stale, collect, max_wait) != (None, "reject", 0.0, "drop", 0.0, 0.0):
+        lane = lane_options(
+            cap=cap, overflow=overflow, max_age=max_age, stale=stale, collect=collect, max_wait=max_wait
+        )
     return _Options(key, dedup, detach, delay, priority, lane, rate, queue)
 
 
@@ -255,8 +261,6 @@ class Asked:
     def __init__(
         self, flow: str, id: str, content: Box[Any], options: _Options, also: Sequence[tuple[str, Box[Any]]] = ()
     ) -> None:
-        from lumia import system
-
         twin = _Options(None, "", False, 0.0, options.priority)
         self.id = id
         self._wanted = [(flow, id, content, options), *(("event", name, box, twin) for name, box in also)]

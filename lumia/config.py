@@ -14,21 +14,25 @@ The same fields may be described in the plugin's `config-schema.toml`; the two c
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from functools import wraps
+from typing import Any, TypeVar
 
 from lumia.config_field import TYPE_NAMES, UNSET, Field
 from lumia.config_live import ConfigProblem, LiveFile
 from lumia.config_schema import Schema, declared_schema, load_schema, merged
 from lumia.config_store import ConfigStore, Settings, canonical
+from lumia.context import here
 from lumia.errors import ConfigError, NotRunningError
 
 __all__ = [
-    "ConfigProblem", "ConfigStore", "Field", "Schema", "Settings", "collect", "declare", "field", "get", "load_schema",
+    "ConfigProblem", "ConfigStore", "Field", "Schema", "Settings", "collect", "declare", "derived", "field", "get",
+    "load_schema",
 ]  # fmt: skip
 
+T = TypeVar("T")
 Declared = dict[str, dict[str, Field]]
 
 _collecting: ContextVar[Declared | None] = ContextVar("lumia_config_collecting", default=None)
@@ -102,6 +106,32 @@ def get(plugin: str) -> Settings:
         return Settings(lambda: _find(name))
     file = _registered(store, name)
     return Settings(lambda: file)
+
+
+def derived(*plugins: str) -> Callable[[Callable[[], T]], Callable[[], T]]:
+    """Keep what a function without arguments makes of the settings of `plugins` until one of them changes.
+
+    For what is read with every request. Each bot has its own; in a step, whose reads are recorded for replay, it is
+    made anew each time. Whoever calls it must not change what it returns.
+    """
+    names = [canonical(plugin) for plugin in plugins]
+
+    def decorate(make: Callable[[], T]) -> Callable[[], T]:
+        @wraps(make)
+        def kept() -> T:
+            store = _active_store()
+            if store is None or here() is not None:
+                return make()
+            states = [_registered(store, name).state() for name in names]
+            known = store.derived.get(make)
+            if known is None or any(old is not new for old, new in zip(known[0], states, strict=True)):
+                known = store.derived[make] = (states, make())
+            value: T = known[1]
+            return value
+
+        return kept
+
+    return decorate
 
 
 def _find(name: str) -> LiveFile:

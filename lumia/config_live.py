@@ -111,6 +111,12 @@ class LiveFile:
         found = values[keys] if keys in values else self._retired[keys]
         return copy.deepcopy(found) if isinstance(found, list | dict) else found
 
+    def state(self) -> object:
+        """Return what is another object once a value in force has changed; costs no more than reading one."""
+        if time.monotonic() >= self._next_check:
+            self.refresh()
+        return self._state
+
     def values(self) -> dict[Keys, Any]:
         """Return all values in force."""
         self.refresh()

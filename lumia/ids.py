@@ -18,12 +18,15 @@ def is_message(id: str) -> bool:
     return id == MESSAGE or id.startswith(MEDIA)
 
 
+_PAIRS = [first + second for first in _ALPHABET for second in _ALPHABET]
+
+
 def _base32(number: int, length: int) -> str:
-    letters = []
-    for _ in range(length):
-        number, digit = divmod(number, 32)
-        letters.append(_ALPHABET[digit])
-    return "".join(reversed(letters))
+    pairs = []
+    for _ in range(length // 2):
+        number, digits = divmod(number, 1024)
+        pairs.append(_PAIRS[digits])
+    return "".join(reversed(pairs))
 
 
 def timed_id(seconds: float, noise: int) -> str:

@@ -38,6 +38,32 @@ _WIRE = {
 }
 
 
+_encoded = json.JSONEncoder(separators=(",", ":")).encode
+
+
+def entry_text(
+    kind: str,
+    run_id: str,
+    root_id: str,
+    id: str,
+    key: str,
+    *,
+    outcome: str = "",
+    reason: str = "",
+    detail: Mapping[str, Any] | None = None,
+    flow: str = "",
+) -> str:
+    """Return the `dump` of an entry about a whole run, without making the entry: each accepted run has one or two."""
+    packed: dict[str, Any] = {"n": kind}
+    if run_id:
+        packed["r"] = run_id
+    if root_id != run_id:
+        packed["o"] = root_id
+    named = (("i", id), ("k", key), ("z", outcome), ("y", reason), ("d", detail), ("f", flow))
+    packed |= {short: value for short, value in named if value}
+    return _encoded(packed)
+
+
 def clean(text: str, limit: int = MAX_REASON, *, end: bool = False) -> str:
     """Return `text` as it may stand in a record: no NUL, no lone surrogates, at most `limit` characters.
 
@@ -98,7 +124,7 @@ class JournalEntry:
             packed.pop("o", None)
         elif not self.root_id:
             packed["o"] = ""
-        return json.dumps(packed, separators=(",", ":"))
+        return _encoded(packed)
 
     @classmethod
     def load(cls, text: str, *, cursor: str, time: float) -> JournalEntry:

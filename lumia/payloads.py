@@ -13,9 +13,9 @@ import sys
 import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
-from urllib.parse import unquote
 
 from pydantic import (
     AfterValidator,
@@ -30,10 +30,11 @@ from pydantic import (
     model_validator,
 )
 
-from lumia import ids, system
+from lumia import escaping, ids, system
 from lumia.errors import PayloadError
 
 is_message = ids.is_message
+escape_id, unescape_id = escaping.escape_id, escaping.unescape_id
 
 PIDS: Mapping[str, int] = {"console": 1, "webhook": 2, "qq": 3, "telegram": 4, "discord": 5, "slack": 6}
 """Numeric ids of the platforms Lumia ships; a stranger's adapter takes one from 100 up."""
@@ -49,6 +50,8 @@ T = TypeVar("T", bound=BaseModel)
 
 def clean_text(text: str) -> str:
     """Return `text` without what can't be stored or sent: NUL and lone surrogates become U+FFFD."""
+    if text.isascii() and "\x00" not in text:
+        return text
     whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return whole.replace("\x00", _REPLACEMENT)
 
@@ -58,7 +61,7 @@ def _cleaned(value: Any) -> Any:
 
 
 def _identifier(value: str) -> str:
-    if any(unicodedata.category(char) == "Cc" for char in value):
+    if not value.isprintable() and any(unicodedata.category(char) == "Cc" for char in value):
         raise ValueError("an id holds no control characters")
     return value
 
@@ -75,16 +78,42 @@ Platform = Annotated[str, Field(pattern=r"^[a-z0-9_]{1,32}$")]
 Unit = Annotated[float, Field(ge=0.0, le=1.0)]
 
 
+_SCALARS = frozenset({str, int, float, bool})
+
+
 class Payload(BaseModel):
     """Base of the payloads: unknown fields are refused, optional ones that are absent are left out of the dict."""
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False, frozen=True)
 
+    def plain(self) -> dict[str, Any]:
+        """Return what `model_dump` returns, quicker: a dict of its own, in which nothing is shared with this one."""
+        required, nested = _required(type(self)), None
+        found = {name: value for name, value in self.__dict__.items() if value is not None or name in required}
+        for name, value in found.items():
+            if type(value) not in _SCALARS:
+                nested = nested or []
+                nested.append((name, _plain(value)))
+        return found if nested is None else {**found, **dict(nested)}
+
     @model_serializer(mode="wrap")
     def _without_absent(self, handler: SerializerFunctionWrapHandler, info: SerializationInfo) -> dict[str, Any]:
-        fields = type(self).model_fields
+        required = _required(type(self))
         packed: dict[str, Any] = handler(self)
-        return {name: value for name, value in packed.items() if value is not None or fields[name].is_required()}
+        return {name: value for name, value in packed.items() if value is not None or name in required}
+
+
+@cache
+def _required(model: type[Payload]) -> frozenset[str]:
+    return frozenset(name for name, field in model.model_fields.items() if field.is_required())
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Payload):
+        return value.plain()
+    if isinstance(value, list):
+        return [_plain(part) for part in value]
+    return {key: _plain(part) for key, part in value.items()} if isinstance(value, dict) else value
 
 
 class Chat(Payload):
@@ -229,6 +258,10 @@ class RelationUpdate(Payload):
     weight_delta: Annotated[float, Field(ge=-1.0, le=1.0)]
     origin: Origin
 
+    def plain(self) -> dict[str, Any]:
+        """Return what `model_dump` returns."""
+        return self.model_dump()
+
     @model_serializer(mode="wrap")
     def _without_absent(self, handler: SerializerFunctionWrapHandler, info: SerializationInfo) -> dict[str, Any]:
         packed: dict[str, Any] = handler(self)
@@ -271,7 +304,7 @@ def validate(kind: str, value: Any) -> dict[str, Any]:
     model = MODELS.get(kind.split(",", 1)[0])
     if model is None:
         raise PayloadError(f"no payload is called {kind!r}; there are {', '.join(MODELS)}")
-    return parse(model, value, what=kind).model_dump()
+    return parse(model, value, what=kind).plain()
 
 
 def message(
@@ -327,33 +360,8 @@ class Destination:
 
 
 _MAX_ESCAPED = 384
-_PLAIN = re.compile(r"[A-Za-z0-9_.~]")
 _HEAD = re.compile(r"(\d{1,9})\.([a-z0-9_]{1,32})\.(group|private)")
 _STRAY = re.compile(r"-|%(?![0-9A-Fa-f]{2})")
-
-
-def escape_id(id: str) -> str:
-    """Return `id` without `-`: ASCII other than letters, digits and `_.~`, and what is not printable, becomes `%XX`.
-
-    `urllib.parse.unquote` undoes it, so `unquote(src.split('-')[1])` is the id again. Raises `PayloadError` for an
-    empty id and for lone surrogates.
-    """
-    if not id or _surrogate(id):
-        raise PayloadError(f"a chat id is text of at least one character without lone surrogates, got {id!r}")
-    return "".join(char if _is_plain(char) else "".join(f"%{byte:02X}" for byte in char.encode()) for char in id)
-
-
-def _is_plain(char: str) -> bool:
-    return bool(_PLAIN.fullmatch(char)) if char.isascii() else char.isprintable()
-
-
-def unescape_id(text: str) -> str:
-    """Return the id that `escape_id` made `text` of."""
-    return unquote(text, errors="strict")
-
-
-def _surrogate(text: str) -> bool:
-    return any("\ud800" <= char <= "\udfff" for char in text)
 
 
 def destination(pid: int, platform: str, kind: str, id: str, *, action: str = "msg.send") -> str:
@@ -406,7 +414,7 @@ def parse_destination(id_str: str) -> Destination:
         raise PayloadError(
             f"{id_str!r} is no destination; expected {ACTIONS[0]}{_DEST}<pid>.<platform>.<group|private>-<id>"
         )
-    if _STRAY.search(escaped) or _surrogate(escaped):
+    if _STRAY.search(escaped) or escaping.has_surrogate(escaped):
         raise PayloadError(f"{id_str!r}: a '-' or '%' inside a chat id is escaped; use lumia.payloads.destination(…)")
     try:
         return Destination(int(found[1]), found[2], found[3], unescape_id(escaped))
@@ -442,7 +450,12 @@ def _segment_text(segment: Any) -> str:
 
 def names_bot(text: str, name: str) -> bool:
     """Tell whether `text` names the bot as `@name`, in any case and as a whole word."""
-    return bool(name) and re.search(rf"(?<!\w)@{re.escape(name)}(?!\w)", text, re.IGNORECASE) is not None
+    return bool(name) and "@" in text and _naming(name).search(text) is not None
+
+
+@lru_cache(maxsize=64)
+def _naming(name: str) -> re.Pattern[str]:
+    return re.compile(rf"(?<!\w)@{re.escape(name)}(?!\w)", re.IGNORECASE)
 
 
 def schema_text(kind: str) -> str:

@@ -10,7 +10,9 @@ import random as _random
 import secrets
 import time
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Protocol
 
 from lumia.context import here
@@ -63,10 +65,15 @@ class RealClock:
 _REAL = RealClock()
 
 
-def _clock() -> Clock:
-    from lumia import runtime
+@cache
+def _runtime() -> ModuleType:
+    from lumia import runtime  # which needs this module
 
-    bot = runtime.active()
+    return runtime
+
+
+def _clock() -> Clock:
+    bot = _runtime().active()
     return bot.clock if bot is not None else _REAL
 
 

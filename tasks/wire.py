@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from typing import Any
 
 from lumia.box import limit as largest_box
 from lumia.dead import DeadLetter, Failure
-from lumia.journal import JournalEntry
+from lumia.journal import JournalEntry, entry_text
 from lumia.lanes import LaneOptions, Rate
 from lumia.marks import DEFAULT_QUEUE, NORMAL
 from lumia.ports import Claim, Commit, Limits, RunRequest, StepRecord, StoreOp
@@ -25,8 +26,7 @@ ALONE_START_SECONDS = 15.0
 """How long such a process may take to load; lib.lua adds it to the claim."""
 
 
-def _dumps(value: Any) -> str:
-    return json.dumps(value, separators=(",", ":"))
+_dumps = json.JSONEncoder(separators=(",", ":")).encode
 
 
 def _ms(seconds: float) -> int:
@@ -42,30 +42,75 @@ def _hard(step: PlanStep, limits: Limits) -> int | str:
     return _ms(step.timeout or limits.step_timeout) if step.hard else ""
 
 
+_text = json.encoder.encode_basestring_ascii
+_USUAL = ("cause", "parent", "inside", "delay", "attempt", "retry_of", "arc", "failures", "hold", "lane", "rate",
+          "returning")  # fmt: skip
+_asked = attrgetter(*_USUAL)
+
+
 def run(request: RunRequest, limits: Limits, worker: str, *, with_plan: bool) -> str:
     """Return the JSON that `begin` in lib.lua reads."""
+    elsewhere = request.plan.queue != DEFAULT_QUEUE
+    if elsewhere or request.root_id != request.run_id or request.attached or any(_asked(request)):
+        return _unusual(request, limits, worker, with_plan=with_plan)
+    # What comes in from outside is of this kind; most of its text is the same for every run of a plan.
+    fixed, named = _common(request, limits)
+    name, keyed = _text(request.run_id), f',"k":{_text(request.key)}' if request.key else ""
+    entry = f'{{"n":"start","r":{name},{named}{keyed},"f":"{request.flow}"}}'
+    found = f'{{"r":{name},{fixed}{keyed},"j":{_text(entry)}'
+    if request.dedup:
+        found += f',"dd":{_text(request.dedup)}'
+    if not request.plan.steps:
+        ended = f'{{"n":"end","r":{name},{named}{keyed},"z":"done","y":"no handler"}}'
+        found += f',"je":{_text(ended)}'
+    if with_plan:
+        found += f',"pt":{_text(request.plan.text)}'
+    return found + "}"
+
+
+_kept: dict[tuple[Any, ...], tuple[str, str]] = {}
+
+
+def _common(request: RunRequest, limits: Limits) -> tuple[str, str]:
+    """Return the JSON members that all usual runs of a plan have in common, and those of their entries."""
+    key = (request.flow, request.id, request.plan.digest, request.priority, limits.step_timeout)
+    known = _kept.get(key)
+    if known is None:
+        if len(_kept) >= 1024:
+            _kept.clear()
+        members = _dumps({name: value for name, value in _members(request, limits).items() if value != ""})
+        known = _kept[key] = (members[1:-1], f'"i":{_text(request.id)}')
+    return known
+
+
+def _members(request: RunRequest, limits: Limits) -> dict[str, Any]:
+    """Return what follows from a run's plan, id and priority."""
     first = request.plan.steps[0] if request.plan.steps else None
+    return {
+        "i": request.id, "n": request.flow if request.flow != PIPE else "", "d": request.plan.digest,
+        "p": request.priority if request.priority != NORMAL else "", "h": first.handler if first else "",
+        "l": first.queue if first and first.queue != DEFAULT_QUEUE else "",
+        "m": _hard(first, limits) if first else "", "to": timeout_ms(first, limits) if first else "",
+    }  # fmt: skip
+
+
+def _unusual(request: RunRequest, limits: Limits, worker: str, *, with_plan: bool) -> str:
     detail: dict[str, Any] = {"cause": request.cause} if request.cause else {}
     if request.delay > 0:
         detail["delay"] = request.delay
     if request.plan.queue != DEFAULT_QUEUE:
         detail["queue"] = request.plan.queue
-    entry = JournalEntry("start", request.run_id, request.root_id, request.id, request.key, detail=detail,
-                         flow=request.flow)  # fmt: skip
-    ended = JournalEntry("end", request.run_id, request.root_id, request.id, request.key, outcome="done",
-                         reason="no handler")  # fmt: skip
+    named = (request.run_id, request.root_id, request.id, request.key)
+    entry = entry_text("start", *named, detail=detail, flow=request.flow)
+    ended = "" if request.plan.steps else entry_text("end", *named, outcome="done", reason="no handler")
     found: dict[str, Any] = {
-        "r": request.run_id, "i": request.id, "n": request.flow if request.flow != PIPE else "", "k": request.key,
+        **_members(request, limits), "r": request.run_id, "k": request.key,
         "o": request.root_id if request.root_id != request.run_id else "", "c": request.cause, "cr": request.parent,
-        "u": request.parent if request.attached else "", "d": request.plan.digest,
-        "pt": request.plan.text if with_plan else "", "p": request.priority if request.priority != NORMAL else "",
-        "a": request.attempt or "", "h": first.handler if first else "",
-        "l": first.queue if first and first.queue != DEFAULT_QUEUE else "",
-        "m": _hard(first, limits) if first else "", "to": timeout_ms(first, limits) if first else "",
-        "R": request.retry_of, "A": "1" if request.arc else "", "H": "1" if request.hold else "",
-        "L": "i" if request.inside else "r" if request.returning else "",
-        "w": worker if request.arc else "", "dl": _ms(request.delay) or "", "dd": request.dedup, "j": entry.dump(),
-        "je": ended.dump() if first is None else "", "F": failures_text(request.failures) if request.failures else "",
+        "u": request.parent if request.attached else "", "pt": request.plan.text if with_plan else "",
+        "a": request.attempt or "", "R": request.retry_of, "A": "1" if request.arc else "",
+        "H": "1" if request.hold else "", "L": "i" if request.inside else "r" if request.returning else "",
+        "w": worker if request.arc else "", "dl": _ms(request.delay) or "", "dd": request.dedup, "j": entry,
+        "je": ended, "F": failures_text(request.failures) if request.failures else "",
     }  # fmt: skip
     if request.lane is not None:
         found["lo"] = lane(request, request.lane)

@@ -12,7 +12,7 @@ from lumia import gateway
 from lumia.payloads import Id, Text, escape_id
 
 from . import attachments, callback
-from .source import NAME, Source
+from .source import NAME, Source, bot_name
 
 _CALLBACK_KEPT = 7 * 86400.0
 
@@ -60,7 +60,7 @@ def read(data: bytes, source: Source) -> Body:
 
 def _json(data: bytes) -> Any:
     try:
-        return json.loads(data.decode("utf-8"), parse_constant=_no_constant)
+        return _decoder.decode(data.decode("utf-8"))
     except json.JSONDecodeError as error:
         raise lumia.errors.PayloadError(
             f"body: not JSON at line {error.lineno} column {error.colno}: {error.msg}"
@@ -73,6 +73,9 @@ def _json(data: bytes) -> Any:
 
 def _no_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is no JSON value")
+
+
+_decoder = json.JSONDecoder(parse_constant=_no_constant)
 
 
 async def submit(source: Source, body: Body) -> str:
@@ -106,7 +109,7 @@ def callback_key(message_id: str) -> str:
 def compose(source: Source, body: Body, message_id: str, files: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the `msg` payload; the chat's id begins with the source, so a reply finds its way back."""
     kind, place = ("group", body.group_id) if body.group_id is not None else ("private", body.sender_id)
-    name = str(lumia.config.get("lumia").bot.name)
+    name = bot_name()
     mentioned = lumia.payloads.names_bot(body.text, name)
     return lumia.payloads.message(
         platform=NAME,

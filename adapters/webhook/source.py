@@ -15,6 +15,7 @@ import lumia
 
 NAME = "webhook"
 SIGNATURE = "X-Lumia-Signature"
+_SIGNATURE = SIGNATURE.lower()
 _NAMED = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _log = logging.getLogger("lumia.webhook")
 
@@ -35,8 +36,8 @@ class Source:
         """Tell, in constant time, whether headers prove that this source sent `signed`."""
         scheme, _, token = headers.get("authorization", "").partition(" ")
         bearer = _same(token.strip(), self.token) and scheme.lower() == "bearer"
-        signature = _same(headers.get(SIGNATURE.lower(), ""), self.signature(signed) if self.secret else "")
-        return bearer or signature
+        given = headers.get(_SIGNATURE, "")
+        return bearer or (bool(given) and _same(given, self.signature(signed) if self.secret else ""))
 
     def signature(self, data: bytes) -> str:
         """Return the signature header of `data`, keyed with the secret, or with the token where there is none."""
@@ -51,8 +52,24 @@ def _same(given: str, wanted: str) -> bool:
 
 def find(name: str) -> Source | None:
     """Return a configured source, or None."""
-    entry = _tables().get(name)
-    return _source(name, entry) if entry is not None and _NAMED.fullmatch(name) else None
+    found = _sources().get(name)
+    return found if isinstance(found, Source | None) else _source(name, found)
+
+
+@lumia.config.derived(NAME)
+def _sources() -> dict[str, Source | Mapping[str, Any]]:
+    """Return the sources, and the tables of those that look into the environment."""
+    named = {name: entry for name, entry in _tables().items() if _NAMED.fullmatch(name)}
+    return {
+        name: entry if entry.get("token_env") or entry.get("secret_env") else _source(name, entry)
+        for name, entry in named.items()
+    }
+
+
+@lumia.config.derived("lumia")
+def bot_name() -> str:
+    """Return the name the bot is mentioned by."""
+    return str(lumia.config.get("lumia").bot.name)
 
 
 def how_to_add(name: str) -> str:
@@ -72,6 +89,7 @@ def check() -> None:
             _log.error("config/webhook.toml: [sources.%s] has neither token nor secret, so it refuses everything", name)
 
 
+@lumia.config.derived(NAME)
 def _tables() -> Mapping[str, Any]:
     tables: Mapping[str, Any] = lumia.config.get(NAME).sources
     return tables

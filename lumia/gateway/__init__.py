@@ -90,4 +90,5 @@ def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(home), name)
+    found = globals()[name] = getattr(import_module(home), name)  # so that it is looked up once
+    return found

@@ -18,9 +18,9 @@ from lumia import runs
 from lumia.errors import LumiaError
 from lumia.gateway.calls import BusyError, Calls, apart
 from lumia.gateway.feed import JournalFeed
-from lumia.gateway.guards import BodyLimit, Origins, SecurityHeaders
+from lumia.gateway.front import Front
 from lumia.gateway.intake import Intake
-from lumia.gateway.mounting import Mount, failure, mounts_of, paths, refusal, routes_of
+from lumia.gateway.mounting import Mount, failure, http_refusal, mounts_of, paths, routes_of
 from lumia.gateway.residents import Residents
 from lumia.gateway.scope import serving
 from lumia.gateway.settings import Settings
@@ -44,21 +44,22 @@ class Gateway:
         routes = routes_of(mounts_of(bot) if mounts is None else mounts)
         self.paths = paths(routes)
         own = [Route("/healthz", self._health), Route("/", self._index)]
-        inner = Starlette(
+        behind = Starlette(
             routes=[*own, *routes], exception_handlers={HTTPException: _http_error, Exception: _unforeseen}
         )
-        self.sockets = Sockets(Origins(BodyLimit(inner, self.settings), self.settings))
-        self._app: ASGIApp = SecurityHeaders(self.sockets)
+        self._front = Front(self.settings, routes, behind)
+        self.sockets = Sockets(self._front.websocket, self.settings.socket_rate)
         self.residents = Residents.of(bot)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection (ASGI)."""
         if scope["type"] not in ("http", "websocket"):
             return
+        serve: ASGIApp = self._front.http if scope["type"] == "http" else self.sockets
         token = serving.set(self)
         try:
             with self.bot.activated():
-                await self._app(scope, receive, send)
+                await serve(scope, receive, send)
         finally:
             serving.reset(token)
 
@@ -105,7 +106,7 @@ class Gateway:
 
 async def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    return refusal(error.status_code, error.detail or "refused", dict(error.headers or {}))
+    return http_refusal(error)
 
 
 async def _unforeseen(request: Request, error: Exception) -> Response:

@@ -1,18 +1,21 @@
 """What stands before every route: who may ask, for how much, and what browsers may do with the answer.
 
-Plain ASGI middleware. A page of another site can make a browser send requests here, also to a loopback address, so
-names (DNS rebinding) and origins (cross-site posts and WebSockets) are checked before anything else.
+A page of another site can make a browser send requests here, also to a loopback address, so names (DNS rebinding) and
+origins (cross-site posts and WebSockets) are checked before anything else. One look at the headers serves all checks.
 """
 
 from __future__ import annotations
 
 import asyncio
+import types
+from collections.abc import Generator, Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
 from urllib.parse import urlsplit
 
-from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
-from starlette.responses import JSONResponse
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import Message, Receive, Scope
 
 from lumia.gateway.scope import host_name
 from lumia.gateway.settings import Settings, is_loopback
@@ -31,122 +34,151 @@ SECURITY_HEADERS = {
     "cross-origin-resource-policy": "same-origin",
     "cache-control": "no-store",
 }
+_RAW = tuple((name.encode(), value.encode()) for name, value in SECURITY_HEADERS.items())
+_NAMES = frozenset(name for name, _ in _RAW)
+_DIGITS = 18
 _DRAINED = 32 * 1_048_576
 _DRAIN_TIME = 5.0
 
-
-class SecurityHeaders:
-    """Adds the headers a route has not set itself."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one connection."""
-
-        async def sending(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                for name, value in SECURITY_HEADERS.items():
-                    headers.setdefault(name, value)
-            await send(message)
-
-        await self._app(scope, receive, sending)
+Headers = Iterable[tuple[bytes, bytes]]
 
 
-class Origins:
-    """Refuses unknown host names and requests that another site's page makes."""
+def secured(headers: Headers) -> list[tuple[bytes, bytes]]:
+    """Return an answer's headers with those that a route has not set itself."""
+    found = list(headers)
+    set_already = _NAMES.intersection([name for name, _ in found])
+    return [*found, *(_RAW if not set_already else (pair for pair in _RAW if pair[0] not in set_already))]
 
-    def __init__(self, app: ASGIApp, settings: Settings) -> None:
-        self._app = app
-        self._hosts = frozenset(host_name(host) for host in settings.hosts)
-        self._any_host = not settings.loopback and not settings.hosts
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why a request gets no further."""
+
+    status: int
+    why: str
+
+
+HOST = Refusal(421, "this host name is not served here; add it to `hosts` under [gateway] in config/lumia.toml")
+ORIGIN = Refusal(
+    403, "pages of other sites may not do this; add theirs to `origins` under [gateway] in config/lumia.toml"
+)
+
+
+class Guard:
+    """Judges requests by their headers: unknown host names, other sites' pages, bodies that say they are too large."""
+
+    def __init__(self, settings: Settings) -> None:
+        hosts = frozenset(host_name(host) for host in settings.hosts)
+        any_host = not settings.loopback and not settings.hosts
         self._origins = frozenset(settings.origins)
+        self._limit = settings.max_body
+        self.too_large = Refusal(
+            413, f"the body is larger than {self._limit} bytes, see `max_body` under [gateway] in config/lumia.toml"
+        )
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one connection, or refuse it."""
-        headers = Headers(scope=scope)
-        why = self._wrong_host(scope, headers) or self._wrong_origin(scope, headers)
-        if why is None:
-            await self._app(scope, receive, send)
-        elif scope["type"] == "websocket":
-            await send({"type": "websocket.close", "code": 1008, "reason": why[1][:120]})
-        else:
-            await JSONResponse({"error": why[1]}, why[0])(scope, receive, send)
+        @lru_cache(maxsize=256)
+        def served(header: bytes) -> bool:
+            name = host_name(header.decode("latin-1"))
+            return any_host or is_loopback(name) or name in hosts
 
-    def _wrong_host(self, scope: Scope, headers: Headers) -> tuple[int, str] | None:
-        name = host_name(headers.get("host", ""))
-        if self._any_host or is_loopback(name) or name in self._hosts or scope["path"] == "/healthz":
-            return None
-        return 421, "this host name is not served here; add it to `hosts` under [gateway] in config/lumia.toml"
+        self._served = served
 
-    def _wrong_origin(self, scope: Scope, headers: Headers) -> tuple[int, str] | None:
-        if scope["type"] == "http" and scope["method"] in SAFE_METHODS:
-            return None
-        origin = headers.get("origin")
-        if origin is None and headers.get("sec-fetch-site", "none") in ("none", "same-origin"):
-            return None
-        if origin is not None and (self._own(origin, headers.get("host", "")) or origin.lower() in self._origins):
-            return None
-        return 403, "pages of other sites may not do this; add theirs to `origins` under [gateway] in config/lumia.toml"
+    def refusal(self, scope: Scope) -> Refusal | None:
+        """Return why a connection is refused, None when it may go on."""
+        host, origin, site, length = b"", None, b"none", b""
+        for name, value in scope["headers"]:
+            if name == b"host":
+                host = host or value
+            elif name == b"origin":
+                origin = value if origin is None else origin
+            elif name == b"sec-fetch-site":
+                site = value
+            elif name == b"content-length":
+                length = value
+        if not self._served(host) and scope["path"] != "/healthz":
+            return HOST
+        safe = scope["type"] == "http" and scope["method"] in SAFE_METHODS
+        if not safe and not self._may_write(host, origin, site):
+            return ORIGIN
+        if length and scope["type"] == "http" and self._too_long(length):
+            return self.too_large
+        return None
 
-    @staticmethod
-    def _own(origin: str, host: str) -> bool:
-        return bool(host) and urlsplit(origin).netloc.lower() == host.lower()
+    def _too_long(self, length: bytes) -> bool:
+        return length.isdigit() and (len(length) > _DIGITS or int(length) > self._limit)
 
-
-class BodyLimit:
-    """Refuses bodies that are too large (413) or too slow (408)."""
-
-    def __init__(self, app: ASGIApp, settings: Settings) -> None:
-        self._app = app
-        self._limit, self._time = settings.max_body, settings.body_timeout
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one connection."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        declared = Headers(scope=scope).get("content-length", "0")
-        if declared.isdecimal() and int(declared) > self._limit:
-            await _swallow(receive)
-            error = JSONResponse({"error": self._too_large()}, 413, {"Connection": "close"})
-            await error(scope, receive, send)
-            return
-        await self._app(scope, _Metered(receive, self._limit, self._time, self._too_large()), send)
-
-    def _too_large(self) -> str:
-        return f"the body is larger than {self._limit} bytes, see `max_body` under [gateway] in config/lumia.toml"
+    def _may_write(self, host: bytes, origin: bytes | None, site: bytes) -> bool:
+        if origin is None:
+            return site in (b"none", b"same-origin")
+        text = origin.decode("latin-1")
+        return (bool(host) and _own(text, host.decode("latin-1"))) or text.lower() in self._origins
 
 
-class _Metered:
-    """A `receive` that counts bytes and seconds until the body is complete."""
+def _own(origin: str, host: str) -> bool:
+    try:
+        return urlsplit(origin).netloc.lower() == host.lower()
+    except ValueError:  # brackets that are no IPv6 address
+        return False
 
-    def __init__(self, receive: Receive, limit: int, seconds: float, why: str) -> None:
-        self._receive, self._left, self._why = receive, limit, why
-        self._until = asyncio.get_running_loop().time() + seconds
+
+class Metered:
+    """A `receive` that counts bytes and seconds until the body is complete: 413 and 408."""
+
+    def __init__(self, receive: Receive, limit: int, seconds: float, why: Refusal) -> None:
+        self._receive, self._left, self._seconds, self._why = receive, limit, seconds, why
+        self._until = 0.0
         self._complete = False
 
     async def __call__(self) -> Message:
+        """Return the next part of the body, and what follows it."""
         if self._complete:
             return await self._receive()
         message = await self._timed()
         self._left -= len(message.get("body", b""))
         if self._left < 0:
-            await _swallow(self._receive)
-            raise HTTPException(413, self._why, {"Connection": "close"})
+            await swallow(self._receive)
+            raise HTTPException(self._why.status, self._why.why, {"Connection": "close"})
         self._complete = not message.get("more_body", False)
         return message
 
     async def _timed(self) -> Message:
+        receiving = self._receive()
+        waits_for, message = _begun(receiving)
+        if message is not None:  # it was here already, as nearly always: no clock is needed
+            return message
+        self._until = self._until or asyncio.get_running_loop().time() + self._seconds
         try:
             async with asyncio.timeout_at(self._until):
-                return await self._receive()
+                return await _continued(receiving, waits_for)
         except TimeoutError:
             raise HTTPException(408, "the body came too slowly", {"Connection": "close"}) from None
 
 
-async def _swallow(receive: Receive) -> None:
+def _begun(receiving: Any) -> tuple[Any, Message | None]:
+    """Begin to receive; returns what it waits for, or the message where it waits for nothing."""
+    try:
+        return receiving.send(None), None
+    except StopIteration as done:
+        message: Message = done.value
+        return None, message
+
+
+@types.coroutine
+def _continued(receiving: Any, waits_for: Any) -> Generator[Any, Any, Message]:
+    """Go on with what `_begun` has begun, as `await` would."""
+    while True:
+        try:
+            step, sent = receiving.send, (yield waits_for)
+        except BaseException as error:  # a cancellation, which is for whoever waits
+            step, sent = receiving.throw, error
+        try:
+            waits_for = step(sent)
+        except StopIteration as done:
+            message: Message = done.value
+            return message
+
+
+async def swallow(receive: Receive) -> None:
     """Read on for a while, so that a client that is still sending gets to see the refusal."""
     seen = 0
     try:

@@ -7,6 +7,7 @@ import logging
 import math
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from starlette.concurrency import run_in_threadpool
@@ -77,11 +78,18 @@ def _route(mount: Mount) -> Route | WebSocketRoute:
 
 
 def _guarded(mount: Mount) -> Callable[[Request], Awaitable[Response]]:
+    function = mount.function if inspect.iscoroutinefunction(mount.function) else _in_thread(mount.function)
+
     async def endpoint(request: Request) -> Response:
         try:
-            return await _respond(mount.function, request)
-        except HTTPException:
-            raise
+            response = await function(request)
+            if not isinstance(response, Response):
+                raise TypeError(
+                    f"{mount.function.__qualname__} returned {type(response).__name__}; a route returns a Response"
+                )
+            return response
+        except HTTPException as error:
+            return http_refusal(error)
         except ClientDisconnect:
             return Response(status_code=400)
         except Exception as error:
@@ -90,12 +98,13 @@ def _guarded(mount: Mount) -> Callable[[Request], Awaitable[Response]]:
     return endpoint
 
 
-async def _respond(function: Callable[..., Any], request: Request) -> Response:
-    answer = function(request) if inspect.iscoroutinefunction(function) else run_in_threadpool(function, request)
-    response = await answer
-    if not isinstance(response, Response):
-        raise TypeError(f"{function.__qualname__} returned {type(response).__name__}; a route returns a Response")
-    return response
+def _in_thread(function: Callable[..., Any]) -> Callable[[Request], Awaitable[Any]]:
+    return partial(run_in_threadpool, function)
+
+
+def http_refusal(error: HTTPException) -> Response:
+    """Return the answer that an `HTTPException` stands for."""
+    return refusal(error.status_code, error.detail or "refused", dict(error.headers or {}))
 
 
 def failure(error: Exception, where: str) -> Response:

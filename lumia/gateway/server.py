@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import signal
 import socket
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import uvicorn
 
 from lumia.errors import GatewayError
+from lumia.gateway import connection
 from lumia.gateway.app import Gateway
 from lumia.gateway.settings import Settings
 
@@ -24,10 +26,11 @@ class Server(uvicorn.Server):
 
     def __init__(self, gateway: Gateway) -> None:
         settings = gateway.settings
+        http, socket = connection.of(settings)
         super().__init__(
             uvicorn.Config(
                 gateway, log_config=None, log_level="warning", access_log=False, lifespan="off", server_header=False,
-                ws_max_size=settings.max_body, ws_per_message_deflate=False,
+                http=http, ws=socket, ws_max_size=settings.max_body, ws_per_message_deflate=False,
                 timeout_graceful_shutdown=max(1, int(settings.drain)),
             )
         )  # fmt: skip
@@ -38,6 +41,15 @@ class Server(uvicorn.Server):
         await super().startup(sockets)
         if not self.should_exit:
             self._gateway.begin()
+
+    async def on_tick(self, counter: int) -> bool:
+        """Once a second, end connections whose clients are too slow; uvicorn asks ten times a second."""
+        if counter % 10 == 0:
+            now = asyncio.get_running_loop().time()
+            for one in list(self.server_state.connections):
+                if isinstance(one, connection.Connection | connection.SocketConnection):
+                    one.check(now)
+        return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Stop listening, send WebSockets away, finish requests in flight."""

@@ -14,7 +14,9 @@ class Settings:
     """The gateway's figures; sizes in bytes, times in seconds.
 
     hosts: names it answers to besides the loopback ones. origins: web origins (`https://name`) that may post or open
-    WebSockets besides its own. drain: how long in-flight requests may take after SIGTERM. threads: calls into the core
+    WebSockets besides its own. head_timeout: how long a client may take for a request's headers, send_timeout: to take
+    what it is sent. connections: open at once, of both kinds. socket_rate: messages a second that are taken from one
+    WebSocket. drain: how long in-flight requests may take after SIGTERM. threads: calls into the core
     at once; waiting: calls that may queue for them before clients get a 429.
     """
 
@@ -23,7 +25,11 @@ class Settings:
     hosts: tuple[str, ...] = ()
     origins: tuple[str, ...] = ()
     max_body: int = 1_048_576
+    head_timeout: float = 10.0
     body_timeout: float = 30.0
+    send_timeout: float = 30.0
+    connections: int = 1000
+    socket_rate: float = 500.0
     drain: float = 10.0
     threads: int = 32
     waiting: int = 512

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from lumia.gateway.settings import Settings
 
 GOING_AWAY = 1001
 
@@ -12,8 +15,8 @@ GOING_AWAY = 1001
 class Sockets:
     """ASGI middleware that knows the open WebSockets."""
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
+    def __init__(self, app: ASGIApp, rate: float = Settings.socket_rate) -> None:
+        self._app, self._rate = app, rate
         self._open: set[_Socket] = set()
         self._changed: asyncio.Event | None = None
 
@@ -22,7 +25,7 @@ class Sockets:
         if scope["type"] != "websocket":
             await self._app(scope, receive, send)
             return
-        socket = _Socket(receive, send)
+        socket = _Socket(receive, send, self._rate)
         self._open.add(socket)
         self._note_change()
         try:
@@ -61,9 +64,10 @@ class Sockets:
 class _Socket:
     """One WebSocket; after it was sent away its function sees a disconnect and can send nothing more."""
 
-    def __init__(self, receive: Receive, send: Send) -> None:
+    def __init__(self, receive: Receive, send: Send, rate: float) -> None:
         self._receive, self._send = receive, send
         self._leaving = asyncio.Event()
+        self._interval, self._free_at = 1 / rate, 0.0
 
     async def send(self, message: Message) -> None:
         """Pass a message on to the client."""
@@ -71,7 +75,11 @@ class _Socket:
             await self._send(message)
 
     async def receive(self) -> Message:
-        """Return the client's next message, or a disconnect when the gateway drains."""
+        """Return the client's next message, or a disconnect when the gateway drains.
+
+        A second's worth of messages may come at once; a client that goes on like that is read as slowly as it may send.
+        """
+        await self._in_turn()
         incoming = asyncio.ensure_future(self._receive())
         leaving = asyncio.ensure_future(self._leaving.wait())
         try:
@@ -82,6 +90,14 @@ class _Socket:
         finally:
             incoming.cancel()
             leaving.cancel()
+
+    async def _in_turn(self) -> None:
+        now = asyncio.get_running_loop().time()
+        self._free_at = max(self._free_at, now - 1.0) + self._interval
+        if self._free_at > now and not self._leaving.is_set():
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._free_at - now):
+                    await self._leaving.wait()
 
     async def go_away(self) -> None:
         """Close it."""

@@ -20,7 +20,11 @@ local answer = {'ok'}
 for i = 1, #requests, 2 do
   local r = requests[i]
   local run, flag = (i == 1 and there) or r.r, '0'
-  if not there then
+  if not there and i > 1 and not r.h and not r.cr then
+    -- An event beside the run that nobody handles: the journal tells of it, there is nothing else to know.
+    note(head.limit, r.j)
+    note(head.limit, r.je, 'b', requests[i + 1])
+  elseif not there then
     local host = accept(r, requests[i + 1], head)
     if host then run, flag = host, 'j' end
   elseif i == 1 and there ~= r.r then

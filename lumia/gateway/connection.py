@@ -1,0 +1,122 @@
+"""Connections that don't wait for ever: uvicorn's protocols with limits on slow, silent and too many clients.
+
+No timer per request: each connection notes since when it waits, and the server looks through them once a second.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+
+from lumia.gateway.settings import Settings
+
+MAX_HEAD = 65_536
+"""Bytes of a request line with its headers."""
+_SLOW = b"HTTP/1.1 408 Request Timeout\r\n"
+_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\n"
+_FULL = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 2\r\n"
+
+
+class _Watched:
+    """What both kinds of connection note. settings: of the gateway they belong to."""
+
+    settings: ClassVar[Settings] = Settings()
+    loop: Any
+    transport: Any
+    paused_since = 0.0
+    closing_since = 0.0
+
+    def check(self, now: float) -> None:
+        """Cut a client that takes nothing of what is written, or whose close can't be written."""
+        if not self.closing_since and self.transport.is_closing():
+            self.closing_since = now
+        since = min(filter(None, (self.paused_since, self.closing_since)), default=now)
+        if now - since > self.settings.send_timeout:
+            self.transport.abort()
+
+
+class Connection(_Watched, HttpToolsProtocol):
+    """An HTTP connection: its heads come within `head_timeout` and within `MAX_HEAD` bytes."""
+
+    head_since = 0.0
+    _in_head = False
+    _head_bytes = 0
+
+    def connection_made(self, transport: Any) -> None:
+        """Begin, unless there are too many already: they get a 503."""
+        super().connection_made(transport)
+        self.head_since = self.loop.time()
+        if len(self.connections) > self.settings.connections:
+            self._refuse(_FULL, f"more than {self.settings.connections} connections; try again")
+
+    def data_received(self, data: bytes) -> None:
+        """Take bytes; as long as they are no whole head, they are counted and the clock runs."""
+        if self.transport.is_closing():
+            return
+        super().data_received(data)
+        if not self._in_head and self.cycle is not None and not self.cycle.response_complete:
+            return
+        self._head_bytes += len(data)
+        self.head_since = self.head_since or self.loop.time()
+        if self._in_head and self._head_bytes > MAX_HEAD and not self.transport.is_closing():
+            self._refuse(_LARGE, f"request line and headers are larger than {MAX_HEAD} bytes")
+
+    def on_message_begin(self) -> None:
+        """Begin a head."""
+        self._in_head, self._head_bytes = True, 0
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        """End a head."""
+        self._in_head, self._head_bytes, self.head_since = False, 0, 0.0
+        super().on_headers_complete()
+
+    def pause_writing(self) -> None:
+        """Note since when the client takes nothing."""
+        self.paused_since = self.loop.time()
+        super().pause_writing()
+
+    def resume_writing(self) -> None:
+        """Note that it does again."""
+        self.paused_since = 0.0
+        super().resume_writing()
+
+    def check(self, now: float) -> None:
+        """Also end a connection whose head does not come."""
+        super().check(now)
+        busy = self.transport.is_closing() or (self.cycle is not None and not self.cycle.response_complete)
+        if self.head_since and now - self.head_since > self.settings.head_timeout and not busy:
+            if self._in_head:
+                self._refuse(_SLOW, "the headers came too slowly")
+            else:
+                self.transport.close()
+
+    def _refuse(self, status: bytes, why: str) -> None:
+        body = f'{{"error":"{why}"}}'.encode()
+        head = f"content-type: application/json\r\ncontent-length: {len(body)}\r\nconnection: close\r\n\r\n".encode()
+        self.transport.write(status + head + body)
+        self.transport.close()
+
+
+class SocketConnection(_Watched, WebSocketsSansIOProtocol):
+    """A WebSocket whose peer reads what it is sent."""
+
+    def pause_writing(self) -> None:
+        """Note since when the peer takes nothing."""
+        self.paused_since = self.loop.time()
+        super().pause_writing()
+
+    def resume_writing(self) -> None:
+        """Note that it does again."""
+        self.paused_since = 0.0
+        super().resume_writing()
+
+
+def of(settings: Settings) -> tuple[type[Connection], type[SocketConnection]]:
+    """Return the two kinds of connection of a gateway with these settings."""
+    return (
+        type("Connection", (Connection,), {"settings": settings}),
+        type("SocketConnection", (SocketConnection,), {"settings": settings}),
+    )

@@ -1,0 +1,115 @@
+"""The way of a request to its route: one look at the headers, one look-up of the path, no layers between.
+
+What is found here goes straight to the plugin's function. Everything else (404, 405, trailing slashes, WebSockets) goes
+to the starlette application behind it, which has the same routes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route, WebSocketRoute
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from lumia.gateway.guards import Guard, Metered, Refusal, secured, swallow
+from lumia.gateway.mounting import refusal
+from lumia.gateway.settings import Settings
+
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+class WholeRequest(Request):
+    """A request whose body is read in one go, without a generator for its parts."""
+
+    async def body(self) -> bytes:
+        """Return the whole body."""
+        if not hasattr(self, "_body"):
+            if self._stream_consumed:
+                raise RuntimeError("Stream consumed")
+            self._body = await self._read()
+        return self._body
+
+    async def _read(self) -> bytes:
+        parts: list[bytes] = []
+        while True:
+            message = await self._receive()
+            if message["type"] == "http.disconnect":
+                raise ClientDisconnect
+            parts.append(message.get("body", b""))
+            if not message.get("more_body", False):
+                self._stream_consumed = True
+                return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+class Front:
+    """Guards every connection and finds its route. behind: what serves whatever has no route of its own here."""
+
+    def __init__(self, settings: Settings, routes: Sequence[Route | WebSocketRoute], behind: ASGIApp) -> None:
+        self._settings, self._behind = settings, behind
+        self._guard = Guard(settings)
+        plain = [route for route in routes if isinstance(route, Route)]
+        self._exact = {(method, route.path): route for route in reversed(plain) for method in route.methods or ()
+                       if "{" not in route.path}  # fmt: skip
+        self._others = [route for route in plain if "{" in route.path]
+
+    async def http(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+
+        async def answer(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = secured(message.get("headers", ()))
+            await send(message)
+
+        why = self._guard.refusal(scope)
+        if why is not None:
+            await self._refuse(why, scope, receive, answer)
+            return
+        settings = self._settings
+        metered = Metered(receive, settings.max_body, settings.body_timeout, self._guard.too_large)
+        endpoint = self._found(scope)
+        if endpoint is None:
+            await self._behind(scope, metered, answer)
+            return
+        response = await endpoint(WholeRequest(scope, metered, answer))
+        await response(scope, metered, answer)
+
+    async def websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one WebSocket, or refuse it before its handshake."""
+        why = self._guard.refusal(scope)
+        if why is None:
+            await self._behind(scope, receive, send)
+        else:
+            await send({"type": "websocket.close", "code": 1008, "reason": why.why[:120]})
+
+    async def _refuse(self, why: Refusal, scope: Scope, receive: Receive, answer: Send) -> None:
+        closing = None
+        if why is self._guard.too_large:
+            await swallow(receive)
+            closing = {"Connection": "close"}
+        await refusal(why.status, why.why, closing)(scope, receive, answer)
+
+    def _found(self, scope: Scope) -> Endpoint | None:
+        if scope.get("root_path"):
+            return None
+        method, path = scope["method"], scope["path"]
+        route = self._exact.get((method, path))
+        params: dict[str, Any] = {}
+        if route is None:
+            for one in self._others:
+                if found := one.path_regex.match(path):
+                    if method not in (one.methods or ()):
+                        return None
+                    route = one
+                    params = {
+                        name: one.param_convertors[name].convert(text) for name, text in found.groupdict().items()
+                    }
+                    break
+            else:
+                return None
+        scope["app"] = self._behind
+        scope["route"], scope["endpoint"], scope["path_params"] = route, route.endpoint, params
+        endpoint: Endpoint = route.endpoint
+        return endpoint
