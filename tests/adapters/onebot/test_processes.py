@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -126,7 +129,23 @@ def test_the_newest_connection_counts_across_gateways(bot: Runtime, root: Path, 
             new.say(f"echo {n}", group="12")
         new.wait_sent(5, timeout=30)
         assert old.texts() == ["first"]
+        checked(root, url)
         until(lambda: standing() == ("connected", ""), timeout=30, what="the account to be shown as connected")
+
+
+def checked(root: Path, url: str) -> None:
+    """Check the account from a process that has not its connection."""
+    env = {**os.environ, "LUMIA_ROOT": str(root), "LUMIA_REDIS_URL": url}
+    program = (
+        "import lumia, lumia.cli.opened as cli\n"
+        "with cli.opened() as bot:\n"
+        "    checks = cli.load_plugin(bot, 'onebot').handlers('adapter_check')\n"
+        "    print(checks[0].fn('main'))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=env, cwd=root, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert "ok=True, identity='Lumia (10001)'" in done.stdout, done.stdout + done.stderr
 
 
 def standing() -> tuple[str, str]:
