@@ -48,6 +48,17 @@ access_token = "{TOKEN}"
 self_id = "*"
 interval = 0.0
 """
+CHECK = """
+from lumia import __version__
+from lumia.cli.opened import opened
+from lumia.loader import Loader
+
+with opened() as bot:
+    loader = Loader(bot.base, bot.root, config=bot.config, services=bot.services, core_version=__version__)
+    plugins = loader.load({"onebot"}, on_load=False)
+    bot.install(plugins)
+    print(plugins.handlers("adapter_check")[0].fn("main"))
+"""
 BOTS = 200
 
 
@@ -136,14 +147,8 @@ def test_the_newest_connection_counts_across_gateways(bot: Runtime, root: Path, 
 def checked(root: Path, url: str) -> None:
     """Check the account from a process that has not its connection."""
     env = {**os.environ, "LUMIA_ROOT": str(root), "LUMIA_REDIS_URL": url}
-    program = (
-        "import lumia, lumia.cli.opened as cli\n"
-        "with cli.opened() as bot:\n"
-        "    checks = cli.load_plugin(bot, 'onebot').handlers('adapter_check')\n"
-        "    print(checks[0].fn('main'))\n"
-    )
     done = subprocess.run(
-        [sys.executable, "-c", program], env=env, cwd=root, capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", CHECK], env=env, cwd=root, capture_output=True, text=True, timeout=60, check=False
     )
     assert "ok=True, identity='Lumia (10001)'" in done.stdout, done.stdout + done.stderr
 
