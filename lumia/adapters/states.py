@@ -87,10 +87,6 @@ class AccountState:
         """It is switched off in its settings."""
         self._enter(DISABLED, "")
 
-    def elsewhere(self) -> None:
-        """Another process has its connection now: this one speaks of it no more."""
-        self._enter(UNSEEN, "")
-
     def event(self, sent: float | None = None) -> None:
         """Note that something arrived; sent: when the platform says it was, in seconds since 1970."""
         self.heard_at = self._board.now()
