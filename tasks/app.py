@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from celery import Celery
 
 from lumia.marks import DEFAULT_QUEUE
-from tasks.queues import SEPARATOR, STEPS, LumiaAMQP, queue
+from tasks.lists import SEPARATOR, STEPS
+from tasks.queues import LumiaAMQP, queue
 
 if TYPE_CHECKING:
     from tasks.worker import LumiaWorker

@@ -15,7 +15,7 @@ from lumia.errors import LumiaError
 from lumia.exports import digests
 from lumia.runtime import Runtime
 from tasks.keys import WORKERS
-from tasks.queues import lists
+from tasks.lists import lists
 from tasks.transport import RedisTransport
 from tasks.watch import Watch, leave_to_be_replaced
 

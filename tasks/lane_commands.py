@@ -37,8 +37,8 @@ def lanes_command(
         output.table(headers, [_row(lane) for lane in report.lanes])
     output.note(_totals(report))
     for one in unserved:
-        output.warn(f"{one.waiting} steps wait in {one.name}, since {one.oldest:.0f} s: no gateway has this account's "
-                    "connection; see `lumia adapters`")  # fmt: skip
+        output.warn(f"{one.name}: {one.waiting} waiting, the first one for {one.oldest:.0f} s: no gateway has this "
+                    "account's connection; see `lumia adapters`")  # fmt: skip
     return 0
 
 

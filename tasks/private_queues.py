@@ -15,7 +15,7 @@ from lumia.errors import BackendUnavailableError
 from lumia.marks import PRIVATE_PREFIX
 from lumia.ports import Embedded, QueueInfo
 from tasks.keys import SERVING
-from tasks.queues import SEPARATOR, lists
+from tasks.lists import SEPARATOR, lists
 from tasks.scripts import source
 
 if TYPE_CHECKING:

@@ -9,13 +9,6 @@ from celery import Celery
 from celery.app.amqp import AMQP, Queues
 from kombu import Exchange, Queue
 
-from lumia.marks import PRIORITIES, PRIVATE_PREFIX
-
-SEPARATOR = ":"
-AGED = -1
-"""The priority of messages that have waited too long behind more urgent ones: their list is served first."""
-STEPS = (AGED, *PRIORITIES)
-
 
 def queue(name: str) -> Queue:
     """Return a queue that is consumed without acknowledgement."""
@@ -34,16 +27,6 @@ class LumiaAMQP(AMQP):
     """Celery's AMQP layer with Lumia's queue class."""
 
     queues_cls = LumiaQueues
-
-
-def lists(names: Iterable[str]) -> list[str]:
-    """Return the Redis lists of these queues, one per priority."""
-    return [name if level == 0 else f"{name}{SEPARATOR}{level}" for name in names for level in STEPS]
-
-
-def shared(names: Iterable[str]) -> list[str]:
-    """Return the queues any worker may serve."""
-    return [name for name in names if not name.startswith(PRIVATE_PREFIX)]
 
 
 def consume(app: Celery, names: Iterable[str]) -> None:

@@ -24,8 +24,9 @@ from tasks.backend import redis_url, worker_name
 from tasks.events import TaskEvents
 from tasks.keeper import BEAT_SECONDS, Keeper, look_once_more
 from tasks.keys import FAILURES
+from tasks.lists import shared
 from tasks.pool import TaskPool
-from tasks.queues import add_consumer, consume, shared
+from tasks.queues import add_consumer, consume
 from tasks.transport import RedisTransport, connect
 from tasks.turns import Turns
 from tasks.watch import Watch, leave_after

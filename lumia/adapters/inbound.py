@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,23 +27,26 @@ class Arrival:
     also: tuple[tuple[str, Box[Any]], ...] = ()
 
 
-def accept(adapter: str, msg: dict[str, Any], raw: Any = None) -> str:
+def accept(adapter: str, msg: dict[str, Any], raw: Any = None, *, meta: Mapping[str, Any] | None = None) -> str:
     """Accept a message and return its run id; the same message again gives the same run (spec §6.2).
 
     msg: what `lumia.payloads.message` returned. raw: what the platform sent, JSON values; it becomes event
     `msg.<platform>` in the same script. A message with files that nobody has fetched yet starts event
     `msg.media.<platform>` where somebody consumes that, and pipeline `msg` follows once they are here.
 
+    meta: JSON values for the Box's meta besides account, chat and thread, e.g. {"backfilled": True} for what an outage
+    delayed.
+
     Raises what `lumia.pipe.start` raises. The platform may be told that its message arrived only after this returned.
     """
-    arrival = arrived(msg, raw)
+    arrival = arrived(msg, raw, meta)
     flow = pipe if arrival.flow == "pipe" else event
     run_id = flow.start(arrival.id, arrival.content, key=arrival.key, dedup=arrival.dedup, also=arrival.also)
     heard(adapter, msg["account"])
     return run_id
 
 
-async def submit(adapter: str, msg: dict[str, Any], raw: Any = None) -> str:
+async def submit(adapter: str, msg: dict[str, Any], raw: Any = None, *, meta: Mapping[str, Any] | None = None) -> str:
     """Do what `accept` does, from a route or a socket of the gateway; also raises `lumia.gateway.BusyError`.
 
     What several requests submit at the same moment is committed by one trip to the broker.
@@ -52,7 +56,7 @@ async def submit(adapter: str, msg: dict[str, Any], raw: Any = None) -> str:
     bot = runtime.current()
     if bot.planned is None:
         await gateway.call(bot.refresh_routes)  # which waits for the broker
-    arrival = arrived(msg, raw)
+    arrival = arrived(msg, raw, meta)
     run_id = await gateway.start(
         arrival.id, arrival.content, flow=arrival.flow, key=arrival.key, dedup=arrival.dedup, also=arrival.also
     )
@@ -60,10 +64,10 @@ async def submit(adapter: str, msg: dict[str, Any], raw: Any = None) -> str:
     return run_id
 
 
-def arrived(msg: dict[str, Any], raw: Any = None) -> Arrival:
+def arrived(msg: dict[str, Any], raw: Any = None, more: Mapping[str, Any] | None = None) -> Arrival:
     """Return what is to be started for a message."""
     platform, account, chat = msg["platform"], msg["account"], msg["chat"]
-    meta = {"account": account, "chat": chat}
+    meta = {**(more or {}), "account": account, "chat": chat}
     if msg.get("thread") is not None:
         meta["thread"] = msg["thread"]
     key = lane(platform, account, chat["kind"], chat["id"])

@@ -85,6 +85,10 @@ class AccountState:
         """It is switched off in its settings."""
         self._enter(DISABLED, "")
 
+    def elsewhere(self) -> None:
+        """Another process has its connection now: this one speaks of it no more."""
+        self._enter(UNSEEN, "")
+
     def event(self) -> None:
         """Note that something arrived."""
         self.heard_at = self._board.now()

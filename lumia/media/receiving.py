@@ -33,6 +33,8 @@ RETRY = Retry(attempts=8, backoff=1.0, max_delay=60.0)
 """How the step is tried again when it can't commit; files that can't be had don't make it fail."""
 PAUSE = 0.5
 """Seconds before a file is tried for once more."""
+SHARE = 2 / 3
+"""Of the time a step has, files may take so much: one that is overdue would be given up, and its message with it."""
 MAX_ERROR = 300
 _TYPES: Mapping[str, tuple[str, ...]] = {
     "image": ("image/*",),
@@ -72,7 +74,10 @@ def receive(content: lumia.Box[Any], locate: Locate) -> None:
     msg: dict[str, Any] = deepcopy(content.into())
     settings = lumia.config.get("lumia").media
     wanted = [(n, item) for n, item in enumerate(msg.get("media") or ()) if not item.get("blob")]
-    intake = _Intake(locate, msg, limit=size_limit(), remember=settings.remember, seconds=settings.seconds)
+    step = lumia.context.required("lumia.media.receive()")
+    longest = (step.step.timeout or step.runtime.limits.step_timeout) * SHARE
+    seconds = min(float(settings.seconds), longest)
+    intake = _Intake(locate, msg, limit=size_limit(), remember=settings.remember, seconds=seconds)
     for place, (n, item) in enumerate(wanted):
         if place < settings.max_files:
             item.update(intake.had(n, item, ahead=min(len(wanted), settings.max_files) - place - 1))

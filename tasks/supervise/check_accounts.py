@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import unquote
 
-from lumia.marks import PRIORITIES, PRIVATE_PREFIX
+from lumia.marks import PRIVATE_PREFIX
 from tasks.keys import PREFIX, SERVING
+from tasks.lists import lists
 from tasks.supervise.findings import Finding, risk
 from tasks.supervise.heartbeats import FRESH, server_time
 from tasks.supervise.resp import Connection
@@ -19,8 +20,9 @@ def check_accounts(redis: Connection) -> Iterator[Finding]:
     for queue in sorted(_texts(redis.ask("SMEMBERS", f"{PREFIX}queues"))):
         if queue.startswith(PRIVATE_PREFIX) and queue not in served and (waiting := _waiting(redis, queue)):
             adapter, _, account = queue.removeprefix(PRIVATE_PREFIX).partition(".")
+            whose = f"account {unquote(account)} of {adapter}"
             yield risk(
-                "accounts", f"{waiting} steps wait for account {unquote(account)} of {adapter}, which no gateway has",
+                "accounts", f"{whose}: {waiting} waiting to be sent, and no gateway has its connection",
                 "see `lumia adapters` for why; they are done when it is connected, or end them with `lumia cancel`",
             )  # fmt: skip
 
@@ -30,8 +32,7 @@ def _told(redis: Connection) -> Any:
 
 
 def _waiting(redis: Connection, queue: str) -> int:
-    lists = [queue if level == 0 else f"{queue}:{level}" for level in (-1, *PRIORITIES)]
-    counts: list[Any] = [redis.ask("ZCARD", f"{PREFIX}queued:{name}") for name in lists]
+    counts: list[Any] = [redis.ask("ZCARD", f"{PREFIX}queued:{name}") for name in lists([queue])]
     return sum(count for count in counts if isinstance(count, int))
 
 

@@ -23,6 +23,7 @@ from tests.support.wait import until
 
 CONSOLE = base() / "adapters" / "console"
 WEBHOOK = base() / "adapters" / "webhook"
+ONEBOT = base() / "adapters" / "onebot"
 
 
 @dataclass

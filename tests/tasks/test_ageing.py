@@ -11,7 +11,7 @@ import pytest
 
 import lumia
 from tasks.keeper import AGED_SHARE
-from tasks.queues import lists
+from tasks.lists import lists
 from tasks.transport import RedisTransport
 from tests.support import servers
 from tests.support.wait import until

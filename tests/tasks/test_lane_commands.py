@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from lumia.lanes import LaneOptions
 from lumia.ports import Limits
 from tasks.transport import RedisTransport, connect
 from tests.support.workers import bot_root
-from tests.tasks.test_scripts import claimed, request
+from tests.tasks.test_scripts import PLAN, claimed, request
 
 
 @pytest.fixture
@@ -52,6 +53,14 @@ def test_lanes_tells_who_runs_who_waits_and_what_has_become_of_others(transport:
     table = lumia("lanes", "--group", "*group-7")
     assert first in table.stdout and "group-8" not in table.stdout
     assert "1 dropped" in table.stderr
+
+
+def test_lanes_tells_what_waits_for_an_account_that_no_gateway_has(transport: RedisTransport, lumia: Any) -> None:
+    plan = PLAN.on("adapter.onebot.10001")
+    transport.start([replace(request(), plan=plan)])
+    shown = json.loads(lumia("lanes", "--json").stdout)
+    assert [(one["name"], one["waiting"]) for one in shown["unserved"]] == [("adapter.onebot.10001", 1)]
+    assert "adapter.onebot.10001: 1 waiting" in lumia("lanes").stderr
 
 
 def test_cancel_ends_a_run_once_and_says_when_it_had_ended(transport: RedisTransport, lumia: Any) -> None:

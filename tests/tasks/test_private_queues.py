@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
 
 from lumia.errors import BackendUnavailableError
 from lumia.marks import Retry
+from lumia.paths import base
 from lumia.ports import Limits, RunRequest
 from lumia.routes import Plan, PlanStep
 from lumia.system import new_id
@@ -73,7 +76,7 @@ def test_the_doctor_names_accounts_whose_steps_wait_for_nobody(url: str, transpo
         assert list(check_accounts(redis)) == []
         start(transport)
         (found,) = check_accounts(redis)
-        assert found.message == "1 steps wait for account 1:2 of onebot, which no gateway has"
+        assert found.message == "account 1:2 of onebot: 1 waiting to be sent, and no gateway has its connection"
         transport.tell_served({QUEUE})
         assert list(check_accounts(redis)) == []
 
@@ -94,6 +97,12 @@ def test_a_lease_of_a_broker_that_is_not_there_is_told_at_once() -> None:
     with pytest.raises(BackendUnavailableError, match="telegram/main"):
         transport.lease("telegram/main", "a", 8.0)
     transport.close()
+
+
+def test_a_process_that_serves_no_account_loads_no_celery() -> None:
+    code = "import sys, tasks.backend, lumia.adapters; print([m for m in ('celery', 'kombu') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=base())
+    assert done.stdout.strip() == "[]"
 
 
 def test_an_alarm_is_raised_and_ended(transport: RedisTransport) -> None:

@@ -246,12 +246,13 @@ def test_the_number_of_files_is_limited() -> None:
         assert items[3]["error"] == "not fetched: only 2 files of a message are ([media] max_files)"
 
 
-def test_the_time_for_all_files_is_limited() -> None:
+@pytest.mark.parametrize("limit", [{"media__seconds": 1}, {"worker__step_timeout": 1.5}], ids=["setting", "step"])
+def test_the_time_for_all_files_is_limited(limit: dict[str, Any]) -> None:
     def silent(peer: Peer, line: Any, request: bytes) -> None:
         peer.ended.wait(10)
 
     began = time.monotonic()
-    with toy(media__seconds=1) as bot, peer(silent) as server:
+    with toy(**limit) as bot, peer(silent) as server:
         places.update(f1=at(server), f2=at(server), f3=PNG)
         items = said(bot, *({"kind": "image", "ref": f"f{n}"} for n in (1, 2, 3)))
         assert "has not sent everything within" in items[0]["error"]

@@ -12,10 +12,10 @@ from typing import Any
 
 import lumia
 
-from . import dead, effects, events, lanes, queues, relay, tools
+from . import dead, effects, events, lanes, media, queues, relay, tools
 from .common import QUICK, note
 
-__all__ = ["dead", "effects", "events", "lanes", "queues", "relay", "tools"]
+__all__ = ["dead", "effects", "events", "lanes", "media", "queues", "relay", "tools"]
 
 
 @lumia.pipe.on("order", priv=200)

@@ -1,0 +1,136 @@
+"""The bots of this gateway: which are connected, following the settings as they change."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import logging
+from collections.abc import Callable
+
+import lumia
+from lumia import gateway
+from lumia.errors import LeaseLostError, LumiaError
+
+from . import accounts, rest
+from .accounts import NAME, Account
+from .identify import Starts
+from .shard import NotAdmittedError, Shard
+
+LOOK_EVERY = 1.0
+"""Seconds between two looks at the settings."""
+_COMMANDS_EVERY = 5.0
+_log = logging.getLogger("lumia.discord")
+
+
+async def serve() -> None:
+    """Keep every configured bot connected, until cancelled."""
+    running: dict[str, tuple[Account, asyncio.Task[None]]] = {}
+    try:
+        while True:
+            await _follow(running)
+            await asyncio.sleep(LOOK_EVERY)
+    finally:
+        await _stop([task for _, task in running.values()])
+
+
+async def _follow(running: dict[str, tuple[Account, asyncio.Task[None]]]) -> None:
+    wanted = {account.name: account for account in accounts.every() if account.connects}
+    gone = [name for name, (account, _) in running.items() if wanted.get(name) != account]
+    await _stop([running.pop(name)[1] for name in gone])
+    for name in gone:
+        if name not in wanted:
+            lumia.adapters.account(NAME, name).disabled()
+    for name, account in wanted.items():
+        if name not in running:
+            running[name] = (account, asyncio.create_task(_forever(account), name=f"discord/{name}"))
+    for account in accounts.every():
+        if not account.enabled:
+            lumia.adapters.account(NAME, account.name).disabled()
+        elif not account.connects:
+            lumia.adapters.account(NAME, account.name).listening(f"POST /discord/{account.name}/interactions")
+    for problem in accounts.problems():
+        if problem.account:
+            lumia.adapters.account(NAME, problem.account).refused(f"{problem.message}: {problem.fix}")
+
+
+async def _stop(tasks: list[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        await asyncio.wait(tasks, timeout=5.0)
+
+
+async def _forever(account: Account) -> None:
+    """Connect one bot whenever this gateway holds its lease; what goes wrong ends no other bot."""
+    pause = 1.0
+    while True:
+        try:
+            async with lumia.adapters.owning(f"{NAME}/{account.name}") as owned:
+                await _serve(account, owned)
+        except LeaseLostError:
+            lumia.adapters.account(NAME, account.name).disconnected("another gateway may have it by now")
+            pause = 1.0
+        except Exception:
+            _log.exception("account %s: its connection failed and is begun again in %g s", account.name, pause)
+            lumia.adapters.account(NAME, account.name).disconnected("an error of this adapter, see the gateway's log")
+        await asyncio.sleep(pause)
+        pause = min(60.0, pause * 2)
+
+
+async def _serve(account: Account, owned: lumia.adapters.Owned) -> None:
+    state = lumia.adapters.account(NAME, account.name)
+    state.connecting()
+    starts = Starts(account)
+    told = _teller(account, state)
+    try:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(_register(account))
+            for index in range(account.shards):
+                group.create_task(Shard(account, index, starts, told, owned.lost).run())
+    except* NotAdmittedError as refused:
+        why = str(refused.exceptions[0])
+        _log.error("account %s is not connected until its settings change: %s", account.name, why)
+        state.refused(why)
+        await asyncio.Event().wait()  # the lease is kept: another gateway would only be refused again
+
+
+def _teller(account: Account, state: lumia.adapters.AccountState) -> Callable[[int, bool, str], None]:
+    up: set[int] = set()
+
+    def told(shard: int, connected: bool, detail: str) -> None:
+        (up.add if connected else up.discard)(shard)
+        which = f"shard {shard}: " if account.shards > 1 else ""
+        if connected and len(up) == account.shards:
+            state.connected(detail if account.shards == 1 else f"{account.shards} shards")
+        elif connected:
+            state.connecting(f"{len(up)} of {account.shards} shards")
+        else:
+            state.disconnected(which + detail)
+            _log.warning("account %s: %s%s", account.name, which, detail)
+
+    return told
+
+
+async def _register(account: Account) -> None:
+    """Make the settings' slash commands those of the bot's application, at the start and whenever they change."""
+    while True:
+        wanted = accounts.commands()
+        try:
+            if wanted:
+                await gateway.call(_registered, account, wanted)
+        except (LumiaError, gateway.BusyError) as error:
+            _log.warning("account %s: its slash commands can't be registered: %s", account.name, error)
+            await asyncio.sleep(60.0)
+        await asyncio.sleep(_COMMANDS_EVERY)
+
+
+def _registered(account: Account, wanted: list[dict[str, object]]) -> None:
+    text = json.dumps([account.application_id, wanted], sort_keys=True)
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    store = lumia.store.of(NAME)
+    if store.get("commands", scope=account.name) == digest:
+        return
+    application = account.application_id or str(rest.application(account)["id"])
+    rest.put_commands(account, application, wanted)
+    store.set("commands", digest, scope=account.name)

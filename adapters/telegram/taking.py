@@ -1,0 +1,80 @@
+"""Accepting an update: when `take` returned, Telegram may forget it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+import lumia
+from lumia import gateway
+
+from . import api, incoming, outgoing
+from .accounts import NAME, Account
+from .incoming import Happening, Talk
+from .segments import Me
+
+_log = logging.getLogger("lumia.telegram")
+_typing: set[asyncio.Task[None]] = set()
+
+
+async def take(account: Account, me: Me, update: Any) -> None:
+    """Accept an update; the same one again changes nothing.
+
+    One that can't be accepted as it is becomes event `telegram.unreadable`, so that it holds up nothing and is not lost
+    without a trace. Raises `BackendUnavailableError` and `BusyLaneError` where it has to come again.
+    """
+    try:
+        found = incoming.read(update, account.name, me)
+        if isinstance(found, Talk):
+            await lumia.adapters.submit(NAME, found.msg, update)
+            _show_typing(account, found.msg)
+        elif found is not None:
+            await _start(account.name, found)
+    except (lumia.errors.PayloadError, lumia.errors.BoxTooLargeError) as error:
+        await gateway.call(_refuse, account.name, update, str(error))
+
+
+async def _start(account: str, found: Happening) -> None:
+    """Start the event, if somebody consumes it."""
+    bot = lumia.runtime.current()
+    if bot.planned is None:
+        await gateway.call(bot.refresh_routes)
+    if bot.routes.plan("event", found.id).steps:
+        meta = {"account": account, **({"chat": found.content["chat"]} if "chat" in found.content else {})}
+        content = lumia.Box.any(found.content, meta=meta)
+        await gateway.start(found.id, content, flow="event", key=found.lane, dedup=found.dedup)
+    lumia.adapters.account(NAME, account).event()
+
+
+def _refuse(account: str, update: Any, why: str) -> None:
+    update_id = update.get("update_id") if isinstance(update, Mapping) else None
+    _log.error("account %s: update %s is not understood and not answered: %s", account, update_id, why)
+    lumia.store.of(NAME).incr("unreadable", scope=account)
+    value = {"account": account, "update_id": update_id, "why": why}
+    named = f"{NAME}:{account}:update:{update_id}" if type(update_id) is int else None
+    for more in ({"update": update}, {}):
+        try:
+            lumia.event.start(f"{NAME}.unreadable", lumia.Box.any({**value, **more}), dedup=named)
+            return
+        except (lumia.errors.PayloadError, lumia.errors.BoxError):
+            continue
+
+
+def _show_typing(account: Account, msg: Mapping[str, Any]) -> None:
+    if not account.typing or not msg["mentions_bot"]:
+        return
+    params: dict[str, Any] = {"chat_id": outgoing.chat_id(msg["chat"]["id"]), "action": "typing"}
+    if "thread" in msg:
+        params["message_thread_id"] = int(msg["thread"])
+    task = asyncio.create_task(_called(account, params))
+    _typing.add(task)
+    task.add_done_callback(_typing.discard)
+
+
+async def _called(account: Account, params: dict[str, Any]) -> None:
+    try:
+        await asyncio.to_thread(api.call, account, "sendChatAction", params)
+    except lumia.errors.LumiaError as error:
+        _log.debug("account %s: typing is not shown: %s", account.name, error)

@@ -1,0 +1,143 @@
+"""What is said while nobody listens: fetched on reconnect, in order, once, and only while it is fresh."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+import lumia
+from lumia.errors import BackendUnavailableError
+from tests.adapters.onebot.site import MAIN, TOKEN, Heard, reach, site
+from tests.peers.onebot import OneBot
+from tests.support.gateway import Served
+from tests.support.wait import until
+
+
+def stored(name: str = "main") -> dict[str, float]:
+    found: dict[str, float] = lumia.store.of("onebot").get("seen", {}, scope=name)
+    return found
+
+
+def seen(site: Served, qq: OneBot, *chats: str) -> None:
+    """Let the account go away, once its cursors are written."""
+    until(lambda: set(chats) <= set(stored()), what="the cursors")
+    qq.cut()
+    reach(site, "disconnected")
+
+
+@pytest.mark.parametrize("lagrange", [False, True])
+def test_what_was_missed_comes_in_order_and_once(lagrange: bool) -> None:
+    heard = Heard()
+    with site(heard) as gateway, OneBot("10001", token=TOKEN, lagrange=lagrange) as qq:
+        qq.connect(gateway.ws)
+        qq.say("before", group="12")
+        qq.say("hi", user="30003")
+        heard.wait(2)
+        seen(gateway, qq, "group-12", "private-30003")
+        for n in range(45):
+            qq.message(f"missed {n}", group="12")
+        qq.message("mine", group="12", user="10001")
+        qq.message("missed in private", user="30003")
+        qq.connect(gateway.ws)
+        qq.say("after", group="12")
+        heard.wait(2 + 45 + 1 + 1)
+        group = [msg["text"] for msg, _ in heard.messages if msg["chat"]["kind"] == "group"]
+        assert group == ["before", *(f"missed {n}" for n in range(45)), "after"]
+        assert "missed in private" in heard.texts
+        marked = {msg["text"] for msg, meta in heard.messages if meta.get("backfilled")}
+        assert marked - {"after"} == {*(f"missed {n}" for n in range(45)), "missed in private"}
+
+
+def test_a_missed_message_says_when_it_was_said_and_an_old_one_is_left_alone() -> None:
+    heard = Heard()
+    with site(heard) as gateway, OneBot("10001", token=TOKEN) as qq:
+        qq.connect(gateway.ws)
+        now = int(time.time())
+        qq.say("before", group="12", time=now - 3 * 3600)
+        heard.wait(1)
+        seen(gateway, qq, "group-12")
+        at = [{"type": "at", "data": {"qq": "10001"}}]
+        qq.message(at, group="12", time=now - 2 * 3600)
+        qq.message("fresh", group="12", time=now - 600)
+        qq.connect(gateway.ws)
+        assert heard.wait(2) == ["before", "fresh"]
+        assert heard.messages[1][0]["time"] == now - 600
+        qq.say("after", group="12")
+        assert heard.wait(3) == ["before", "fresh", "after"]
+
+
+def test_a_chat_nobody_has_heard_of_is_not_looked_into() -> None:
+    heard = Heard()
+    with site(heard) as gateway, OneBot("10001", token=TOKEN) as qq:
+        qq.message("long ago", group="12")
+        qq.connect(gateway.ws)
+        qq.say("first", group="12")
+        assert heard.wait(1) == ["first"]
+        assert not [one for one in qq.asked if "history" in one["action"]]
+
+
+def test_a_peer_without_a_history_is_told_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    heard = Heard()
+    with site(heard) as gateway, OneBot("10001", token=TOKEN, history=False) as qq:
+        qq.connect(gateway.ws)
+        for group in ("12", "13", "14"):
+            qq.say("before", group=group)
+        heard.wait(3)
+        seen(gateway, qq, "group-12", "group-13", "group-14")
+        qq.message("lost", group="12")
+        qq.connect(gateway.ws)
+        qq.say("after", group="12")
+        assert heard.wait(4)[-1] == "after"
+    told = [record for record in caplog.records if "get_group_msg_history" in record.getMessage()]
+    assert len(told) == 1
+
+
+def test_what_arrives_while_the_broker_is_away_is_accepted_when_it_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    heard = Heard()
+    with site(heard) as gateway, OneBot("10001", token=TOKEN) as qq:
+        qq.connect(gateway.ws)
+        qq.say("before", group="12")
+        heard.wait(1)
+        real = gateway.bot.transport.start_each
+        refused: list[int] = []
+
+        def away(*args: Any, **options: Any) -> Any:
+            if len(refused) < 3:
+                refused.append(1)
+                raise BackendUnavailableError("away")
+            return real(*args, **options)
+
+        monkeypatch.setattr(gateway.bot.transport, "start_each", away)
+        for n in range(5):
+            qq.say(f"meanwhile {n}", group="12")
+        assert heard.wait(6)[1:] == [f"meanwhile {n}" for n in range(5)]
+        assert len(refused) == 3
+
+
+def test_a_stopped_gateway_makes_up_for_its_absence() -> None:
+    heard = Heard()
+    with site(heard, main=MAIN) as gateway, OneBot("10001", token=TOKEN) as qq:
+        qq.connect(gateway.ws)
+        qq.say("before", group="12")
+        heard.wait(1)
+        gateway.stop()
+        qq.message("while it was away", group="12")
+        gateway.start()
+        qq.connect(gateway.ws)
+        assert heard.wait(2) == ["before", "while it was away"]
+
+
+def test_a_connection_cut_within_a_frame_loses_nothing_and_repeats_nothing() -> None:
+    heard, pieces = Heard(), 24
+    with site(heard) as gateway, OneBot("10001", token=TOKEN) as qq:
+        qq.connect(gateway.ws)
+        qq.say("before", group="12")
+        heard.wait(1)
+        until(lambda: stored(), what="the cursor")
+        for n in range(pieces + 1):
+            qq.cut_within(qq.message(f"cut {n}", group="12"), n / pieces)
+            qq.connect(gateway.ws)
+        qq.say("after", group="12")
+        assert heard.wait(pieces + 3) == ["before", *(f"cut {n}" for n in range(pieces + 1)), "after"]
