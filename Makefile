@@ -40,6 +40,7 @@ coverage: $(VENV)/.dev ## Run the tests and report branch coverage; the core mus
 bench: $(VENV)/.dev ## Compare with Celery, Dramatiq, Taskiq and Huey on this machine; measure the memory in short
 	@$(BIN)/python -m bench
 	@$(BIN)/python -m bench.graph_memory quick
+	@$(BIN)/python -m bench.ingress --quick
 
 chaos: $(VENV)/.dev ## Kill processes under load and check that nothing is lost or done twice
 	@$(BIN)/python -m bench.chaos

@@ -208,3 +208,17 @@ def test_a_lost_answer_of_one_start_is_not_called_a_refusal(
     assert states(failing, runs) == ["queued"] * 3
     assert ids(failing.start_each([[request(dedup="message 1")]])) == [runs[1].run_id]
     failing.close()
+
+
+def test_an_event_beside_the_run_that_nobody_handles_is_journaled_and_leaves_no_record(
+    transport: RedisTransport,
+) -> None:
+    run, unheard = request(), replace(request(), plan=Plan.of([]), flow="event", id="msg.raw")
+    for _ in range(2):
+        assert [one.run_id for one in transport.start([run, unheard])] == [run.run_id, unheard.run_id]
+    kinds = [entry.kind for entry in transport.tail("0", 0, 100) if entry.run_id == unheard.run_id]
+    assert kinds == ["start", "end"]
+    assert states(transport, [run, unheard]) == ["queued", "unknown"]
+    alone = replace(request(), plan=Plan.of([]))
+    transport.start([alone])
+    assert states(transport, [alone]) == ["finished"]
