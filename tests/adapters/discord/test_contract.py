@@ -6,9 +6,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from lumia.testing_adapters import BUSY, REFUSED, SILENT, AdapterSuite
-
 import lumia
+from lumia.testing_adapters import BUSY, REFUSED, SILENT, AdapterSuite
 from tests.adapters.discord.conftest import DISCORD
 from tests.peers.discord import Discord, Fault
 from tests.support.wait import until
