@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from lumia.box import Box
 from lumia.compressed import fitted, unpack
 from lumia.context import StepContext
-from lumia.errors import BoxError, EffectError, NotDoneError, StaleClaimError, UnknownSendError
+from lumia.errors import BoxError, EffectError, NotDoneError, RetryAfterError, StaleClaimError, UnknownSendError
 from lumia.journal import JournalEntry, clean, described
 from lumia.recording import Made, inner
 
@@ -139,7 +139,9 @@ class Use:
         reason = clean(cleaned_error(described(error), self.step.runtime.redact))
         state = "failed" if certain else "unknown"
         kind = type(error)
-        detail = {"error": f"{kind.__module__}:{kind.__qualname__}"}
+        detail: dict[str, Any] = {"error": f"{kind.__module__}:{kind.__qualname__}"}
+        if isinstance(error, RetryAfterError):
+            detail["wait"] = error.wait
         return self._record(state, reason), self._entry(state, reason, detail)
 
     def end(self, ended: tuple[EffectRecord, JournalEntry]) -> None:
@@ -237,6 +239,8 @@ def _again(made: Made) -> BaseException:
         try:
             error = found.__new__(found, message)
             error.args = (message,)
+            if isinstance(error, RetryAfterError):
+                error.wait = made.wait
             return error
         except Exception:  # a class that can't be made from a message
             pass

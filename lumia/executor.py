@@ -10,16 +10,16 @@ import threading
 import traceback
 from collections.abc import Callable
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints
 
 from lumia.box import Box
 from lumia.context import StepContext, executing
 from lumia.dead import DeadLetter, Failure
 from lumia.errors import BoxError, BusyLaneError, FlowError, HeldError, StaleClaimError, StoreError
-from lumia.flow import Decision, Raised, Ran, Skipped, after
+from lumia.flow import NEVER, Decision, Deferred, Raised, Ran, Skipped, after
 from lumia.ids import child_id
-from lumia.journal import NEXT_DELAY, JournalEntry, clean, described
+from lumia.journal import DEFERRED, NEXT_DELAY, JournalEntry, clean, described
 from lumia.outputs import outputs
 from lumia.ports import Claim, Commit, RunRequest, StepRecord
 from lumia.redaction import cleaned, cleaned_error
@@ -241,7 +241,7 @@ class Executor:
             return self._bot.transport.commit(claim, self._build(claim, step, done, seconds, batch))
 
     def _build(self, claim: Claim, step: PlanStep, done: _Result, seconds: float, batch: bool) -> Commit:
-        decision = after(claim.plan, claim.step, done.result, claim.tries)
+        decision = after(claim.plan, claim.step, _here_and_now(claim, done.result), claim.tries, claim.deferred)
         if claim.arc and decision.retry_child:  # a child would need the resource: tried again here instead
             decision = Decision("retry", decision.step, decision.reason, index=claim.step)
         failed = isinstance(done.result, Raised)
@@ -253,8 +253,11 @@ class Executor:
         children = () if failed else tuple(done.context.starts)
         box, store = self._wire(claim, done), tuple(done.context.kept if failed else done.context.writes)
         put_off = {NEXT_DELAY: decision.next_delay} if decision.next_delay else {}
+        if decision.deferred:
+            put_off = {DEFERRED: decision.delay}
         entry = self._entry(claim, step, done, record, outputs(box, children, store) | put_off)
-        failures = self._failures(claim, reason) if failed and done.tried else claim.failures
+        counts = failed and done.tried and not decision.deferred
+        failures = self._failures(claim, reason) if counts else claim.failures
         if decision.retry_child:
             children = (_retry_child(claim, step, decision, failures),)
         return Commit(
@@ -267,6 +270,7 @@ class Executor:
             fuse=claim.arc or (self._fuses(claim.plan, step, decision) and not done.context.arcs),
             batch=batch and not claim.arc and not failed and not step.hard and not done.context.arcs,
             release=decision.action == "retry" and step.retry.lane == "release",
+            deferred=decision.deferred if decision.action == "retry" else None,
         )  # fmt: skip
 
     def _wire(self, claim: Claim, done: _Result) -> str | None:
@@ -362,19 +366,25 @@ def _failed(context: StepContext, error: BaseException) -> _Result:
     return _Result(Raised.of(error), context, trace=trace)
 
 
+def _here_and_now(claim: Claim, result: Ran | Raised | Skipped) -> Ran | Raised | Skipped:
+    """Return a result as it counts for its claim: a live resource can't wait, so being put off is a try like any."""
+    return replace(result, wait=None) if claim.arc and isinstance(result, Raised) else result
+
+
 def _behind(step: PlanStep) -> str:
     return f"this worker doesn't have {step.handler} of generation {step.generation}, which the run was planned with"
 
 
 def _retry_child(claim: Claim, step: PlanStep, decision: Decision, failures: tuple[Failure, ...]) -> RunRequest:
+    put_off = decision.deferred
     # The lane is held for the tree, so a retry that lets go of it can't be part of that.
     released = bool(claim.key) and step.retry.lane == "release"
     return RunRequest(
         child_id(claim.run_id, claim.step, "retry"), claim.flow, claim.id, Plan.of([step]), claim.box, key=claim.key,
         cause=f"{claim.run_id}/{claim.step}", parent=claim.run_id, root_id=claim.root_id,
         inside=bool(claim.key) and not released, attached=not released, returning=released,
-        delay=decision.delay, priority=claim.priority, attempt=claim.tries, failures=failures,
-        retry_of=claim.ledger, hold=claim.hold,
+        delay=decision.delay, priority=claim.priority, attempt=claim.tries - bool(decision.deferred), failures=failures,
+        retry_of=claim.ledger, hold=claim.hold, deferred=Deferred(0, put_off.seconds) if put_off else NEVER,
     )  # fmt: skip
 
 

@@ -6,7 +6,7 @@ disagree on meaning.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lumia.errors import (
     BoxError,
@@ -16,6 +16,7 @@ from lumia.errors import (
     ModelConfigError,
     PayloadError,
     RejectedError,
+    RetryAfterError,
     StoreError,
     ToolPermissionError,
 )
@@ -36,6 +37,25 @@ PERMANENT: tuple[type[BaseException], ...] = (
 """Errors a retry can't mend: they go to the dead letters at once."""
 
 
+MAX_DEFERRED = 3600.0
+"""Seconds for which the outside world may put a step off in all (`RetryAfterError`) before it is given up."""
+
+
+@dataclass(frozen=True)
+class Deferred:
+    """How often the outside world has put a step off, and for how many seconds in all; these tries don't count."""
+
+    times: int = 0
+    seconds: float = 0.0
+
+    def more(self, wait: float) -> Deferred:
+        """Return it after one more time; less than a second counts as one, so that "at once" has an end, too."""
+        return Deferred(self.times + 1, self.seconds + max(1.0, wait))
+
+
+NEVER = Deferred()
+
+
 @dataclass(frozen=True)
 class Ran:
     """A handler returned. next: next() was called. intercepted: intercept() was called. reason: what it gave as why.
@@ -51,15 +71,21 @@ class Ran:
 
 @dataclass(frozen=True)
 class Raised:
-    """A handler raised, hung or was lost with its worker. permanent: trying again can't help."""
+    """A handler raised, hung or was lost with its worker.
+
+    permanent: trying again can't help. wait: seconds after which the outside world wants to be asked again, None when
+    it didn't say.
+    """
 
     error: str
     permanent: bool = False
+    wait: float | None = None
 
     @classmethod
     def of(cls, error: BaseException) -> Raised:
         """Return the result for `error`."""
-        return cls(described(error), isinstance(error, PERMANENT))
+        wait = max(0.0, float(error.wait)) if isinstance(error, RetryAfterError) else None
+        return cls(described(error), isinstance(error, PERMANENT), wait)
 
 
 @dataclass(frozen=True)
@@ -76,7 +102,8 @@ class Decision:
     action: next (go to `index`, after `next_delay` seconds), end (the run's own steps are over), retry (the same step
     after `delay` seconds).
     step: the step's outcome; run: the run's outcome when it ends. dead: the step goes to the dead letters.
-    retry_child: a child run with this step alone is started after `delay` seconds.
+    retry_child: a child run with this step alone is started after `delay` seconds. deferred: given when the retry costs
+    no try, since the outside world has put the step off.
     """
 
     action: str
@@ -88,14 +115,22 @@ class Decision:
     dead: bool = False
     retry_child: bool = False
     next_delay: float = 0.0
+    deferred: Deferred | None = None
 
 
-def after(plan: Plan, index: int, result: Ran | Raised | Skipped, attempt: int) -> Decision:
-    """Return what follows step `index` of `plan` after try number `attempt` (from 1) ended with `result`."""
+def after(
+    plan: Plan, index: int, result: Ran | Raised | Skipped, attempt: int, deferred: Deferred = NEVER
+) -> Decision:  # fmt: skip
+    """Return what follows step `index` of `plan` after try number `attempt` (from 1) ended with `result`.
+
+    deferred: how the step was put off before.
+    """
     step = plan.steps[index]
     if isinstance(result, Skipped):
         return _onward(plan, index, "skipped", result.reason)
     if isinstance(result, Raised):
+        if result.wait is not None:
+            return _put_off(plan, index, step, result, deferred)
         return _raised(plan, index, step, result, attempt)
     if step.kind == "pipe":
         return _piped(plan, index, result)
@@ -120,19 +155,33 @@ def _onward(plan: Plan, index: int, outcome: str, reason: str, *, dead: bool = F
 
 
 def _raised(plan: Plan, index: int, step: PlanStep, result: Raised, attempt: int) -> Decision:
-    exhausted = result.permanent or attempt >= step.retry.attempts
-    delay = step.retry.delay(attempt)
-    lone_retry = len(plan.steps) == 1 or step.kind not in ("consumer", "cron")
-    if not exhausted and lone_retry:
-        return Decision("retry", "failed", result.error, index=index, delay=delay)
-    if not exhausted:
-        return _with_child(_onward(plan, index, "failed", result.error), delay)
+    if result.permanent or attempt >= step.retry.attempts:
+        return _given_up(plan, index, step, result.error)
+    return _again(plan, index, step, result.error, step.retry.delay(attempt))
+
+
+def _put_off(plan: Plan, index: int, step: PlanStep, result: Raised, deferred: Deferred) -> Decision:
+    wait = result.wait or 0.0
+    if may_wait(deferred, wait):
+        return _again(plan, index, step, result.error, wait, deferred.more(wait))
+    why = f"put off for {deferred.seconds:g} s so far and now for {wait:g} s; {MAX_DEFERRED:g} s in all is the most"
+    return _given_up(plan, index, step, f"{result.error} ({why})")
+
+
+def may_wait(deferred: Deferred, wait: float) -> bool:
+    """Tell whether a step that was put off so far may be put off for `wait` seconds more."""
+    return deferred.more(wait).seconds <= MAX_DEFERRED
+
+
+def _again(
+    plan: Plan, index: int, step: PlanStep, error: str, delay: float, deferred: Deferred | None = None
+) -> Decision:  # fmt: skip
+    if len(plan.steps) == 1 or step.kind not in ("consumer", "cron"):
+        return Decision("retry", "failed", error, index=index, delay=delay, deferred=deferred)
+    return replace(_onward(plan, index, "failed", error), delay=delay, retry_child=True, deferred=deferred)
+
+
+def _given_up(plan: Plan, index: int, step: PlanStep, error: str) -> Decision:
     if step.kind in ("pipe", "interceptor") or len(plan.steps) == 1:
-        return Decision("end", "failed", result.error, run="failed", dead=True)
-    return _onward(plan, index, "failed", result.error, dead=True)
-
-
-def _with_child(decision: Decision, delay: float) -> Decision:
-    return Decision(
-        decision.action, decision.step, decision.reason, decision.index, decision.run, delay=delay, retry_child=True
-    )
+        return Decision("end", "failed", error, run="failed", dead=True)
+    return _onward(plan, index, "failed", error, dead=True)

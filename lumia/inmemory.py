@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from lumia.boxwire import burst
 from lumia.dead import MAX_LETTERS, DeadFilter, DeadLetter
 from lumia.errors import LumiaError, RunTimeoutError, StaleClaimError, StaleRoutesError, UnknownRunError
+from lumia.flow import NEVER
 from lumia.inmemory_effects import Ledger, LedgerPort
 from lumia.inmemory_journal import Journal, JournalPort
 from lumia.inmemory_lanes import LanePort, Lanes
@@ -134,7 +135,7 @@ class InMemoryTransport(LedgerPort, LanePort, JournalPort, QueuePort):
 
     def _open(self, request: RunRequest, cancelled: str) -> None:
         run = Run(request, request.box, self.clock.now(), attempt=request.attempt, failures=request.failures,
-                  returning=request.returning)  # fmt: skip
+                  returning=request.returning, deferred=request.deferred)  # fmt: skip
         if request.lane is not None and request.lane.collect:
             run.box = run.began_with = burst(request.box)
         self._runs[request.run_id] = run
@@ -272,6 +273,7 @@ class InMemoryTransport(LedgerPort, LanePort, JournalPort, QueuePort):
             self._end(run, "cancelled", run.cancelled)
         elif commit.action == "next":
             run.step, run.attempt, run.handbacks, run.losses, run.failures = commit.index, 0, 0, 0, ()
+            run.deferred = NEVER
             if commit.fuse:
                 run.attempt = 1
                 return run.claim()
@@ -290,6 +292,7 @@ class InMemoryTransport(LedgerPort, LanePort, JournalPort, QueuePort):
         if commit.action == "handback":
             run.attempt -= 1
             run.handbacks += not commit.free
+        run.deferred = commit.deferred or run.deferred
         if run.request.arc:
             return self._claim(run)
         if commit.release:

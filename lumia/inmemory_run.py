@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from lumia.dead import Failure
+from lumia.flow import NEVER, Deferred
 from lumia.journal import JournalEntry
 from lumia.ports import Claim, RunRecord, RunRequest, StepRecord
 
@@ -18,7 +19,7 @@ class Run:
     due: when it goes on if it is delayed; place: of those due at once the lowest goes first. began_with: its first Box,
     with what has joined its burst; guests: the requests that did; burst_end: when nothing may join any more, 0 for no
     burst; slot: when its rate allows it. returning: it comes back to the front of its lane. stale: seconds over its
-    max_age. pushed: when its message was queued, by the monotonic clock.
+    max_age. deferred: see `Claim`. pushed: when its message was queued, by the monotonic clock.
     """
 
     request: RunRequest
@@ -49,6 +50,7 @@ class Run:
     slot: float = 0.0
     returning: bool = False
     stale: float = 0.0
+    deferred: Deferred = NEVER
     pushed: float = 0.0
 
     @property
@@ -64,7 +66,7 @@ class Run:
             request.run_id, self.step, self.token, self.attempt, request.flow, request.id, request.key,
             request.root_id, request.cause, request.priority, request.plan, self.box, retry_of=request.retry_of,
             arc=request.arc, handbacks=self.handbacks, losses=self.losses, failures=self.failures, hold=request.hold,
-            stale=self.stale,
+            stale=self.stale, deferred=self.deferred,
         )  # fmt: skip
 
     def opened(self, entry: JournalEntry) -> JournalEntry:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from lumia.dead import DeadFilter, DeadLetter, Failure
+from lumia.flow import NEVER, Deferred
 from lumia.history import History
 from lumia.journal import JournalEntry
 from lumia.lanes import LaneOptions, LaneReport, Rate, Verdict
@@ -31,7 +32,7 @@ class RunRequest:
     "run/step" whose effects the first step shares, the second those of the step after it, and so on. arc: the Box is a
     live resource, the run is executed inline by the process that starts it. hold: it and all it starts reach no chat,
     see `lumia.held`. lane, rate: what it asks of its lane, and how often it may be started. returning: it had its turn
-    in the lane before, and comes back to the lane's front.
+    in the lane before, and comes back to the lane's front. deferred: see `Claim`.
     """
 
     run_id: str
@@ -56,6 +57,7 @@ class RunRequest:
     lane: LaneOptions | None = None
     rate: Rate | None = None
     returning: bool = False
+    deferred: Deferred = NEVER
 
     @property
     def limit_name(self) -> str:
@@ -78,7 +80,8 @@ class Claim:
     """The right to execute one step, until the deadline or the worker's death.
 
     token: the fencing token. waited: seconds its message spent in the queue, 0 for a step that needed none.
-    stale: seconds by which the run was over its `max_age` when it got its turn.
+    stale: seconds by which the run was over its `max_age` when it got its turn. deferred: how the outside world
+    has put this step off so far (`RetryAfterError`).
     """
 
     run_id: str
@@ -102,6 +105,7 @@ class Claim:
     failures: tuple[Failure, ...] = ()
     hold: bool = False
     stale: float = 0.0
+    deferred: Deferred = NEVER
 
     @property
     def shared(self) -> str:
@@ -116,8 +120,8 @@ class Claim:
 
     @property
     def tries(self) -> int:
-        """Return the number of this try among those that count as failed: without the lost ones."""
-        return max(1, self.attempt - self.overdue - self.losses)
+        """Return the number of this try among those that count as failed: without the lost ones and those put off."""
+        return max(1, self.attempt - self.overdue - self.losses - self.deferred.times)
 
 
 @dataclass(frozen=True)
@@ -143,7 +147,7 @@ class Commit:
     of them but end. box: new wire text or None when unchanged. record: the step's line in the run record. fuse: this
     process executes the next step at once. batch: it takes the queue's next run when this one has ended. failures:
     every try of the step so far, for the one to come. release: a retry lets the lane's next run go ahead. free: a
-    handback that does not count as one.
+    handback that does not count as one. deferred: given for a retry that costs no try, what `Claim.deferred` is then.
     """
 
     action: str
@@ -162,6 +166,7 @@ class Commit:
     failures: tuple[Failure, ...] = ()
     release: bool = False
     free: bool = False
+    deferred: Deferred | None = None
 
 
 @dataclass(frozen=True)

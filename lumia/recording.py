@@ -51,7 +51,7 @@ class Made:
     """What became of one use of an effect. outcome: done, failed, unknown or held; value: Box wire text when done.
 
     error: "module:class" of the exception when the call raised. args: digest of the arguments. hidden: see `Read`.
-    figures: model, tokens and cost of a call that was made in this try.
+    figures: model, tokens and cost of a call that was made in this try. wait: seconds a `RetryAfterError` named.
     """
 
     key: str
@@ -63,6 +63,7 @@ class Made:
     args: str = ""
     hidden: bool = False
     figures: Mapping[str, Any] = field(default_factory=dict)
+    wait: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -328,5 +329,5 @@ def _made(key: str, entry: JournalEntry, *, paid: bool) -> Made:
     return Made(
         key, entry.outcome, str(detail.get("value", "")), entry.reason, str(detail.get("error", "")),
         str(detail.get("kind", "call")), str(detail.get("args", "")), bool(detail.get("hidden")),
-        figures if paid else {},
+        figures if paid else {}, float(detail.get("wait", 0.0)),
     )  # fmt: skip

@@ -49,6 +49,9 @@ def drop(bot: Runtime, letter: DeadLetter, reason: str) -> None:
     """Remove a letter for good; the journal says why. Raises `DeadLetterError` when it is gone."""
     if not bot.transport.dead_drop(letter, _entry(letter, DROPPED, reason)):
         raise DeadLetterError(f"dead letter {letter.name} is gone: it was retried or dropped meanwhile")
+    from lumia.adapters import sends  # only who gives up a letter needs it
+
+    sends.dropped(bot, letter.ledger.rpartition("/")[0])
 
 
 def _request(bot: Runtime, letter: DeadLetter, run_id: str) -> RunRequest:

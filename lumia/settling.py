@@ -47,6 +47,10 @@ def _settle(bot: Runtime, run_id: str, name: str, record: EffectRecord, reason: 
         detail=about,
     )  # fmt: skip
     bot.transport.settle_effect(run_id, name, record, entry)
+    if key.startswith("send "):
+        from lumia.adapters import sends  # only who sends needs it
+
+        sends.settled(bot, run_id, record.state, reason)
 
 
 def shown(bot: Runtime, record: EffectRecord) -> Any:

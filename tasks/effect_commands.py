@@ -8,9 +8,11 @@ from typing import Annotated, Any
 
 import typer
 
+from lumia.adapters import sends
 from lumia.cli import output
 from lumia.cli.opened import opened
 from lumia.marks import command
+from lumia.runtime import Runtime
 from lumia.settling import settle_done, settle_failed, shown
 from tasks.asked import run_named
 
@@ -33,12 +35,13 @@ def effects_list(
         run = run_named(bot, run) if run else ""
         found: list[dict[str, Any]] = [
             {"run": run_id, "effect": name, "state": record.state, "policy": record.policy, "value": shown(bot, record)}
+            | _to(bot, run_id, name)
             for run_id, name, record in bot.transport.effects(run, limit)
         ]
     if as_json:
         output.data(found)
     elif found:
-        rows = [[one["run"], one["effect"], one["state"], one["policy"], _short(one["value"])] for one in found]
+        rows = [[one["run"], one["effect"], one["state"], one["policy"], _result(one)] for one in found]
         output.table(["RUN", "EFFECT", "STATE", "POLICY", "RESULT"], rows)
     else:
         output.note(f"run {run} has no effects in the ledger" if run else "no effect is held without a result")
@@ -83,6 +86,17 @@ def _value(text: str) -> Any:
         raise typer.BadParameter(
             f"it takes JSON, e.g. '{{\"receipt\": 17}}' or null: {error}", param_hint="--done"
         ) from None
+
+
+def _to(bot: Runtime, run_id: str, name: str) -> dict[str, str]:
+    """Return where a message went of which nobody knows whether it arrived."""
+    send = sends.of_run(bot.transport, run_id) if name.partition(":")[2].startswith("send ") else None
+    return {} if send is None else {"to": send.where}
+
+
+def _result(one: dict[str, Any]) -> str:
+    result = _short(one["value"])
+    return f"to {one['to']}: {result}" if "to" in one else result
 
 
 def _short(value: Any) -> str:

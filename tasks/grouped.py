@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from lumia.flow import NEVER
 from lumia.ports import Claim, Commit, Limits
 from tasks import wire
 
@@ -115,5 +116,5 @@ def fused(claim: Claim, commit: Commit) -> Claim:
     """Return the claim of the step that the same process goes on with."""
     return replace(
         claim, step=commit.index, attempt=1, box=claim.box if commit.box is None else commit.box, handbacks=0,
-        overdue=0, waited=0.0, losses=0, failures=(),
+        overdue=0, waited=0.0, losses=0, failures=(), deferred=NEVER,
     )  # fmt: skip

@@ -173,7 +173,7 @@ class RedisTransport(StartPort, LedgerPort, QueuePort):
         """Return the claim of an Arc run that this process has started; the start script took it for us."""
         names = ("x", "t", "a", "n", "i", "k", "o", "c", "p", "d", "R", "A", "B", "O", "D", "F", "H")
         found = self._asked("hmget", self._key("r", run_id), names)
-        return wire.claim([b"claimed", run_id.encode(), *found, b"", b"", b""], self._plan(found[9]))
+        return wire.claim([b"claimed", run_id.encode(), *found, b"", b"", b"", b""], self._plan(found[9]))
 
     def commit(self, claim: Claim, commit: Commit) -> Claim | None:
         """End a step; re-sending it gives the first answer again."""

@@ -9,6 +9,7 @@ from typing import Any
 
 from lumia.box import limit as largest_box
 from lumia.dead import DeadLetter, Failure
+from lumia.flow import NEVER, Deferred
 from lumia.journal import JournalEntry, entry_text
 from lumia.lanes import LaneOptions, Rate
 from lumia.marks import DEFAULT_QUEUE, NORMAL
@@ -50,7 +51,7 @@ _asked = attrgetter(*_USUAL)
 
 def run(request: RunRequest, limits: Limits, worker: str, *, with_plan: bool) -> str:
     """Return the JSON that `begin` in lib.lua reads."""
-    elsewhere = request.plan.queue != DEFAULT_QUEUE
+    elsewhere = request.plan.queue != DEFAULT_QUEUE or request.deferred != NEVER
     if elsewhere or request.root_id != request.run_id or request.attached or any(_asked(request)):
         return _unusual(request, limits, worker, with_plan=with_plan)
     # What comes in from outside is of this kind; most of its text is the same for every run of a plan.
@@ -111,6 +112,7 @@ def _unusual(request: RunRequest, limits: Limits, worker: str, *, with_plan: boo
         "H": "1" if request.hold else "", "L": "i" if request.inside else "r" if request.returning else "",
         "w": worker if request.arc else "", "dl": _ms(request.delay) or "", "dd": request.dedup, "j": entry,
         "je": ended, "F": failures_text(request.failures) if request.failures else "",
+        "W": deferred_text(request.deferred) if request.deferred != NEVER else "",
     }  # fmt: skip
     if request.lane is not None:
         found["lo"] = lane(request, request.lane)
@@ -178,6 +180,8 @@ def commit(
         found["rl"] = 1
     if done.free:
         found["wt"] = 1
+    if done.deferred:
+        found["W"] = deferred_text(done.deferred)
     if done.dead is not None:
         found |= {"dead": packed(done.dead), "jd": _dead_entry(claim, done.dead).dump()}
     return _dumps(found)
@@ -218,13 +222,25 @@ def parse_failures(text: str) -> tuple[Failure, ...]:
     return tuple(map(Failure.unpacked, json.loads(text))) if text else ()
 
 
+def deferred_text(deferred: Deferred) -> str:
+    """Return how it is kept that a step was put off: how often, and ms."""
+    return f"{deferred.times} {_ms(deferred.seconds)}"
+
+
+def parse_deferred(text: str) -> Deferred:
+    """Return what a run record's text says of it."""
+    times, _, ms = text.partition(" ")
+    return Deferred(int(times), int(ms) / 1000) if text else NEVER
+
+
 def claim(reply: Sequence[bytes], plan: Plan) -> Claim:
     """Return the claim of a script's reply, see `fields` in lib.lua."""
     (run_id, step, token, attempt, flow, id_, key, root, cause, priority, _, retry_of, arc, handbacks, overdue, losses,
-     failures, hold, waited, stale, box) = ((item or b"").decode() for item in reply[1:])  # fmt: skip
+     failures, hold, waited, stale, deferred, box) = ((item or b"").decode() for item in reply[1:])  # fmt: skip
     return Claim(
         run_id, int(step or 0), int(token), int(attempt), flow or PIPE, id_, key, root or run_id, cause,
         int(priority or NORMAL), plan, box, retry_of=retry_of, arc=arc == "1", handbacks=int(handbacks or 0),
         overdue=int(overdue or 0), waited=int(waited or 0) / 1000, stale=int(stale or 0) / 1000,
         losses=int(losses or 0), failures=parse_failures(failures), hold=hold == "1",
+        deferred=parse_deferred(deferred),
     )  # fmt: skip

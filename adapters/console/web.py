@@ -10,6 +10,7 @@ import lumia
 from lumia import gateway
 
 from . import files, session
+from .chat import ACCOUNT, NAME
 from .conversation import Conversation
 
 STATIC = Path(__file__).with_name("static")
@@ -107,6 +108,12 @@ async def socket(websocket: gateway.WebSocket) -> None:
         await websocket.close(LOGIN_NEEDED if state == "login" else CLOSED, "log in at /console")
         return
     await Conversation(websocket).run()
+
+
+@lumia.web.resident
+async def tell_of_the_page() -> None:
+    """Tell that the page is served (`lumia adapters`)."""
+    lumia.adapters.account(NAME, ACCOUNT).listening("/console")
 
 
 def _login(request: gateway.Request, token: str) -> gateway.Response:

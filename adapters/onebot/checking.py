@@ -29,6 +29,8 @@ def check(account: str) -> lumia.adapters.Checked:
     found = accounts.find(account)
     if found is None:
         return lumia.adapters.Checked(False, detail=_wrong(account))
+    if found.self_id == accounts.ANY:
+        return lumia.adapters.Checked(True, detail=f"serves any bot; each is an account: test {account}.<number>")
     queue = found.queue
     if queue is None or hub.find(account) is not None:
         return lumia.adapters.Checked(**_looked(found))

@@ -83,7 +83,7 @@ class Station:
         """Say how the account fares, and take its sends while they can be done."""
         link, me = self.link, self.link.self_id or "a bot that has not said its number"
         if self._elsewhere:
-            self.state.elsewhere()
+            self.state.disconnected("connected at another gateway")
         elif self.why_offline and (link.open or self.by_http):
             self.state.offline(self.why_offline)
         elif self.by_http:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import lumia
@@ -40,37 +41,39 @@ def deliver(src: str, content: lumia.Box[Any]) -> None:
     Callbacks have a lane of their own per chat: they keep their order, and one that nobody takes does not hold up the
     chat's next message.
     """
-    to = lumia.payloads.parse_destination(src)
+    origin = _source(lumia.payloads.parse_destination(src).id.partition(":")[0])
     value = content.into()
-    origin = _source(to.id.partition(":")[0])
-    url, files = _callback_of(origin, value), attachments.given(origin, value)
-    run_id = lumia.context.required("webhook.deliver").claim.root_id
-    attachments.note(origin, run_id, files)
-    if url:
-        letter = _letter(run_id, value, files)
-        call = {"source": origin.name, "url": url, "delivery": lumia.system.new_id(), "letter": letter}
-        lumia.event.start(CALLBACK, lumia.Box.any(call), key=f"webhook.callback:{src}"[:512], detach=True)
+    files = attachments.given(origin, value)
+    attachments.note(origin, lumia.context.required("webhook.deliver").claim.root_id, files)
+    if _callback_of(origin, _reply_to(value)):
+        by_source = lumia.Box.any(value, meta={**content.meta, "account": origin.name})
+        lumia.adapters.dispatch(source.NAME, src, by_source, event=CALLBACK)
 
 
 @lumia.event.consumer(CALLBACK, retry=lumia.Retry(attempts=8, backoff=1.0, max_delay=60.0))
-def call_back(content: lumia.Box[dict[str, str]]) -> None:
+def call_back(content: lumia.Box[dict[str, Any]]) -> None:
     """Post one signed reply; what is not answered with 2xx is tried again, for about two minutes."""
-    call = content.into()
-    origin = _source(call["source"])
-    data = call["letter"].encode()
-    headers = {
-        "Content-Type": "application/json",
-        "X-Lumia-Delivery": call["delivery"],
-        "Idempotency-Key": call["delivery"],
-        source.SIGNATURE: origin.signature(data),
-    }
-    lumia.effect("callback", callback.post, call["url"], data, headers, origin.callback_hosts, kind="send")
+    with lumia.adapters.delivering(content, policy="retry") as out:
+        origin = _source(out.account)
+        data = _letter(out, attachments.given(origin, {"segments": out.segments})).encode()
+        headers = {
+            "Content-Type": "application/json",
+            "X-Lumia-Delivery": out.send_id,
+            "Idempotency-Key": out.send_id,
+            source.SIGNATURE: origin.signature(data),
+        }
+        url = _callback_of(origin, out.reply_to or "")
+        out.part(0, _posted, url, data, headers, origin.callback_hosts)
 
 
-def _letter(run_id: str, value: Any, files: list[dict[str, Any]]) -> str:
-    named = {"message_id": _reply_to(value)} if _reply_to(value) else {}
+def _posted(url: str, data: bytes, headers: dict[str, str], allowed: Sequence[str]) -> dict[str, Any]:
+    return {"message_id": headers["X-Lumia-Delivery"], "status": callback.post(url, data, headers, allowed)}
+
+
+def _letter(out: lumia.adapters.Outgoing, files: list[dict[str, Any]]) -> str:
+    named = {"message_id": out.reply_to} if out.reply_to else {}
     more = {"media": files} if files else {}
-    return json.dumps({"run_id": run_id, "reply": lumia.payloads.text_of(value), **named, **more}, ensure_ascii=False)
+    return json.dumps({"run_id": out.run_id, "reply": out.text, **named, **more}, ensure_ascii=False)
 
 
 def _source(name: str) -> source.Source:
@@ -80,8 +83,7 @@ def _source(name: str) -> source.Source:
     return found
 
 
-def _callback_of(origin: source.Source, value: Any) -> str:
-    message_id = _reply_to(value)
+def _callback_of(origin: source.Source, message_id: str) -> str:
     named = lumia.store.get(body.callback_key(message_id), scope=origin.name) if message_id else None
     return str(named or origin.callback_url)
 

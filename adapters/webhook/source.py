@@ -81,12 +81,21 @@ def how_to_add(name: str) -> str:
 
 def check() -> None:
     """Log what is wrong with the configured sources."""
-    for name, entry in _tables().items():
-        source = _source(name, entry)
-        if not _NAMED.fullmatch(name):
-            _log.error("config/webhook.toml: source %r is not served, a name is 1 to 64 of A-Z a-z 0-9 _ . -", name)
-        elif not source.token and not source.secret:
-            _log.error("config/webhook.toml: [sources.%s] has neither token nor secret, so it refuses everything", name)
+    for wrong in filter(None, standing().values()):
+        _log.error("config/webhook.toml: %s", wrong)
+
+
+def standing() -> dict[str, str]:
+    """Return what is wrong with each configured source, "" for those that are served."""
+    return {name: _wrong(_source(name, entry)) for name, entry in _tables().items()}
+
+
+def _wrong(source: Source) -> str:
+    if not _NAMED.fullmatch(source.name):
+        return f"source {source.name!r} is not served, a name is 1 to 64 of A-Z a-z 0-9 _ . -"
+    if not source.token and not source.secret:
+        return f"[sources.{source.name}] has neither token nor secret, so it refuses everything"
+    return ""
 
 
 @lumia.config.derived(NAME)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import math
 from typing import Any
@@ -15,6 +16,8 @@ from . import body as bodies
 from . import source as sources
 from .limits import rates, refusals
 from .source import NAME, Source
+
+_LOOK_AGAIN = 30.0
 
 
 @lumia.web.route("/webhook/{source}", methods=["POST"])
@@ -43,6 +46,21 @@ async def run(request: gateway.Request) -> gateway.Response:
     if found is None:
         raise gateway.HTTPException(404, "this source has no such run, or it is no longer kept")
     return gateway.JSONResponse(found)
+
+
+@lumia.web.resident
+async def tell_of_sources() -> None:
+    """Tell how each source fares, also after its settings have changed (`lumia adapters`)."""
+    known: set[str] = set()
+    while True:
+        found = sources.standing()
+        for name in known - set(found):
+            lumia.adapters.account(NAME, name).disconnected("taken out of config/webhook.toml")
+        for name, wrong in found.items():
+            state = lumia.adapters.account(NAME, name)
+            state.refused(wrong) if wrong else state.listening()
+        known = set(found)
+        await asyncio.sleep(_LOOK_AGAIN)
 
 
 @lumia.web.route("/webhook/{source}/media/{digest}")

@@ -28,7 +28,7 @@ class Outgoing:
     """A send as its delivery sees it.
 
     action: send, edit or delete. thread, reply_to, message_id: None where there is none; message_id is what an edit or
-    a delete is about. segments: always there; a plain text is one segment.
+    a delete is about. segments: always there; a plain text is one segment. run_id: of the run tree that said it.
     """
 
     def __init__(self, call: Mapping[str, Any], policy: str) -> None:
@@ -41,6 +41,7 @@ class Outgoing:
         self.kind: str = call["kind"]
         self.chat: str = call["chat"]
         self.thread: str | None = call.get("thread")
+        self.run_id: str = call.get("run_id") or ""
         self.reply_to: str | None = said.get("reply_to")
         self.message_id: str | None = said.get("message_id")
         self.text = "" if self.action == "delete" else payloads.text_of(said)
@@ -92,11 +93,9 @@ class Outgoing:
         message_id = result.get("message_id") if isinstance(result, Mapping) else None
         if message_id in (None, ""):
             return None
-        step = here()
-        run_id = step.claim.run_id if step is not None else ""
         receipt = Receipt(
             self.platform, self.account, self.kind, self.chat, str(message_id), self.send_id, n, self.reply_to or "",
-            self.thread or "", run_id, round(system.now(), 3),
+            self.thread or "", self.run_id, round(system.now(), 3),
         )  # fmt: skip
         self.receipts.append(receipt)
         return receipt

@@ -42,7 +42,7 @@ def accept(adapter: str, msg: dict[str, Any], raw: Any = None, *, meta: Mapping[
     arrival = arrived(msg, raw, meta)
     flow = pipe if arrival.flow == "pipe" else event
     run_id = flow.start(arrival.id, arrival.content, key=arrival.key, dedup=arrival.dedup, also=arrival.also)
-    heard(adapter, msg["account"])
+    heard(adapter, msg)
     return run_id
 
 
@@ -60,7 +60,7 @@ async def submit(adapter: str, msg: dict[str, Any], raw: Any = None, *, meta: Ma
     run_id = await gateway.start(
         arrival.id, arrival.content, flow=arrival.flow, key=arrival.key, dedup=arrival.dedup, also=arrival.also
     )
-    heard(adapter, msg["account"])
+    heard(adapter, msg)
     return run_id
 
 

@@ -12,6 +12,7 @@ from lumia.adapters.names import send_lane
 from lumia.adapters.sends import QUEUED, Send
 from lumia.box import Box
 from lumia.bus import event as events
+from lumia.context import annotate, here
 from lumia.errors import PayloadError
 from lumia.payloads import Destination
 
@@ -27,10 +28,11 @@ def dispatch(
 
     Raises `PayloadError` for what is no message to send, and when no account is named.
     """
+    step = here()
     to, action = payloads.parse_destination(src), src.partition(",")[0]
     said = payloads.validate(src, content.into())
     by = _account(adapter, src, content.meta, account)
-    send_id = _send_id(adapter, by, to, said.get("idempotency_key"))
+    send_id = send_id_of(adapter, by, to, said.get("idempotency_key"))
     call = {
         "send_id": send_id,
         "adapter": adapter,
@@ -40,11 +42,13 @@ def dispatch(
         "kind": to.kind,
         "chat": to.id,
         "thread": content.meta.get("thread"),
+        "run_id": step.claim.root_id if step is not None else "",
         "send": said,
     }
     if action == "msg.send":
-        if sends.find(send_id) is not None:
+        if said.get("idempotency_key") and sends.find(send_id) is not None:
             return send_id
+        annotate(send=send_id, account=by)
         send = Send(send_id, adapter, by, to.platform, to.kind, to.id)
         sends.write(sends.moved(send, QUEUED, "", system.now(), fresh=True)[1])
     options: dict[str, Any] = {"queue": queue} if queue else {}
@@ -89,7 +93,8 @@ def _account(adapter: str, src: str, meta: Mapping[str, Any], default: str) -> s
     return named
 
 
-def _send_id(adapter: str, account: str, to: Destination, key: str | None) -> str:
+def send_id_of(adapter: str, account: str, to: Destination, key: str | None) -> str:
+    """Return the id of a send: one idempotency key to one chat is one send, without a key each is a new one."""
     if key is None:
         return system.new_id()
     named = f"{adapter}\n{account}\n{to.kind}\n{to.id}\n{key}"

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from lumia.adapters.names import STORE, key_of
-from lumia.adapters.sends import KEEP
+from lumia.adapters.sends import KEEP, Send
 from lumia.payloads import lane
 from lumia.store import Store
 
@@ -27,7 +27,7 @@ _KEY = "receipts"
 class Receipt:
     """One message of ours at a platform. part: its number within the send. reply_to: the message it answers, or "".
 
-    run_id: the run that delivered it. time: seconds since 1970.
+    run_id: the run tree that said it, e.g. that of the message it answers. time: seconds since 1970.
     """
 
     platform: str
@@ -56,6 +56,13 @@ def answers(platform: str, account: str, chat: Mapping[str, Any] | str, message_
     """Return what we sent in answer to a message, in order; see `sent`."""
     found = [one for one in _all(platform, account, chat) if one.reply_to and one.reply_to == str(message_id)]
     return list({one.message_id: one for one in found}.values())
+
+
+def of_send(send: Send) -> list[Receipt]:
+    """Return the receipts of one send, in order."""
+    place = {"kind": send.kind, "id": send.chat}
+    found = {one.part: one for one in _all(send.platform, send.account, place) if one.send_id == send.send_id}
+    return [found[part] for part in sorted(found)]
 
 
 def kept(receipt: Receipt) -> StoreOp:

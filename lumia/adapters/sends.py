@@ -18,6 +18,7 @@ from lumia.store import Store
 
 if TYPE_CHECKING:
     from lumia.ports import StoreOp, Transport
+    from lumia.runtime import Runtime
 
 QUEUED, SENT, REJECTED, UNKNOWN, HELD, RETRYING, FAILED = (
     "queued", "sent", "rejected", "unknown", "held", "retrying", "failed",
@@ -89,6 +90,22 @@ def moved(send: Send, state: str, why: str, now: float, *, fresh: bool = False) 
     if fresh or state != send.state:
         ops.append(StoreOp("add", name, "1", field=state))
     return after, ops
+
+
+def settled(bot: Runtime, run_id: str, outcome: str, why: str) -> None:
+    """Move the send of a run whose effect was settled by hand: it was made (`done`), or it was not (`failed`)."""
+    _move(bot, run_id, SENT if outcome == "done" else FAILED, why or "settled by hand: it was made")
+
+
+def dropped(bot: Runtime, run_id: str) -> None:
+    """Move the send of a run whose dead letter was dropped: nobody finds out any more whether it arrived."""
+    _move(bot, run_id, UNKNOWN, "its dead letter was dropped")
+
+
+def _move(bot: Runtime, run_id: str, state: str, why: str) -> None:
+    send = of_run(bot.transport, run_id)
+    if send is not None and send.state in (HELD, UNKNOWN):
+        bot.transport.write(moved(send, state, why, bot.clock.now())[1])
 
 
 def named(send: Send, run_id: str) -> StoreOp:

@@ -19,6 +19,8 @@ _BREAKS = (
 """Where a text is best cut, best first: paragraphs, lines, sentences, clauses, words."""
 _LEAST = 0.3
 """A cut of a better kind counts only if the piece before it is at least so much of the limit."""
+_LONGEST = 64
+"""Code points that are looked at for where a character begins; text that stacks more marks than that is cut."""
 _JOINER, _KEYCAP = "\u200d", "\u20e3"
 
 
@@ -89,7 +91,7 @@ def _cut(text: str, room: int, measure: Measure, *, inside: bool) -> tuple[int, 
 
 
 def _fitting(text: str, room: int, measure: Measure) -> int:
-    """Return the end of the longest beginning that fits and doesn't break a character; at least one is taken."""
+    """Return the end of the longest beginning that fits and, if it can be, doesn't break a character; at least 1."""
     low, high = 0, min(len(text), room)
     while low < high:
         middle = (low + high + 1) // 2
@@ -97,21 +99,11 @@ def _fitting(text: str, room: int, measure: Measure) -> int:
             low = middle
         else:
             high = middle - 1
-    while low > 0 and low < len(text) and _sticks(text, low):
-        low -= 1
-    if low > 0:
-        return low
-    low = 1
-    while low < len(text) and _sticks(text, low):
-        low += 1
-    return low if measure(text[:low]) <= room else max(1, _plain_fit(text, room, measure))
-
-
-def _plain_fit(text: str, room: int, measure: Measure) -> int:
-    end = 0
-    while end < len(text) and measure(text[: end + 1]) <= room:
-        end += 1
-    return end
+    end = low
+    while low - end < _LONGEST and 0 < end < len(text) and _sticks(text, end):
+        end -= 1
+    whole = end > 0 and (end == len(text) or not _sticks(text, end))
+    return end if whole else max(1, low)
 
 
 def _sticks(text: str, at: int) -> bool:

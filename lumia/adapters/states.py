@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lumia import runtime
 from lumia.adapters.names import ACCOUNTS, EVENTS, account_field, key_of
@@ -50,6 +51,7 @@ class AccountState:
     def __init__(self, board: Board, standing: Standing) -> None:
         self._board, self.standing = board, standing
         self.heard_at = 0.0
+        self.lag: float | None = None
         self.stale = self.news = False
 
     @property
@@ -85,13 +87,10 @@ class AccountState:
         """It is switched off in its settings."""
         self._enter(DISABLED, "")
 
-    def elsewhere(self) -> None:
-        """Another process has its connection now: this one speaks of it no more."""
-        self._enter(UNSEEN, "")
-
-    def event(self) -> None:
-        """Note that something arrived."""
+    def event(self, sent: float | None = None) -> None:
+        """Note that something arrived; sent: when the platform says it was, in seconds since 1970."""
         self.heard_at = self._board.now()
+        self.lag = None if sent is None else round(max(0.0, self.heard_at - sent), 3)
         self.news = True
         self._board.wake(soon=False)
 
@@ -155,16 +154,14 @@ class Board:
                 beat = time.monotonic()
 
     def flush(self, *, again: bool = False) -> bool:
-        """Write what is new, or with `again` all there is; tell whether it could be."""
+        """Write what is new, with `again` also what is up here as before; tell whether it could be."""
         with self._changed:
             states = list(self._states.values())
-        ops: list[StoreOp] = []
-        for state in states:
-            ops += self._told(state, again=again)
-        if not ops:
-            return True
         try:
-            self._bot.transport.write(ops)
+            elsewhere = self._elsewhere(states)
+            ops = [op for state in states for op in self._told(state, elsewhere, again=again)]
+            if ops:
+                self._bot.transport.write(ops)
         except LumiaError:
             for state in states:  # a broker that is away hears it later
                 state.stale = True
@@ -172,18 +169,34 @@ class Board:
             return False
         return True
 
-    def _told(self, state: AccountState, *, again: bool) -> Sequence[StoreOp]:
+    def _elsewhere(self, states: Sequence[AccountState]) -> set[str]:
+        """Return the accounts that another process serves: what is down here is no news about them."""
+        if all(state.state in ALIVE for state in states if state.stale):
+            return set()
+        kind, fields = self._bot.transport.read(key_of(ACCOUNTS))
+        known = {name: json.loads(text) for name, text in fields.items()} if kind == "hash" else {}
+        fresh = self.now() - LOST_AFTER
+        return {
+            name
+            for name, one in known.items()
+            if one["gateway"] != self._bot.worker and one["state"] in ALIVE and one["seen"] > fresh
+        }
+
+    def _told(self, state: AccountState, elsewhere: set[str], *, again: bool) -> Sequence[StoreOp]:
         from lumia.ports import StoreOp  # see lumia.store
         from lumia.store import as_json
 
         field = account_field(state.standing.adapter, state.standing.account)
         ops = []
-        if (state.stale or again) and state.standing.state != UNSEEN:
-            state.stale, state.standing.seen = False, self.now()
+        alive = state.state in ALIVE
+        told = state.stale and (alive or field not in elsewhere)
+        state.stale = False
+        if (told or (again and alive)) and state.state != UNSEEN:
+            state.standing.seen = self.now()
             ops.append(StoreOp("put", key_of(ACCOUNTS), as_json(asdict(state.standing), field), field=field))
         if state.news:
             state.news = False
-            ops.append(StoreOp("put", key_of(EVENTS), as_json(state.heard_at, field), field=field))
+            ops.append(StoreOp("put", key_of(EVENTS), as_json([state.heard_at, state.lag], field), field=field))
         return ops
 
     def close(self) -> None:
@@ -210,9 +223,9 @@ def account(adapter: str, name: str, *, platform: str = "") -> AccountState:
     return _board().account(adapter, name, platform)
 
 
-def heard(adapter: str, name: str) -> None:
-    """Note that something arrived for an account."""
-    _board().account(adapter, name, "").event()
+def heard(adapter: str, msg: Mapping[str, Any]) -> None:
+    """Note that a message arrived for an account."""
+    _board().account(adapter, msg["account"], msg["platform"]).event(msg["time"])
 
 
 def _board() -> Board:

@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperCommand
 
 from lumia import __version__
-from lumia.cli import output
+from lumia.cli import adapters, output
 from lumia.cli.contributed import Contributed, commands
 from lumia.cli.handlers import handlers
 from lumia.cli.init import init
@@ -20,6 +20,8 @@ from lumia.cli.start import start
 ABOUT = " *"
 """Ends a listed name that stands for a group of commands: its text tells what the group is for."""
 CORE: dict[str, Callable[..., None]] = {"handlers": handlers, "init": init, "plugins": plugins, "start": start}
+GROUP = "adapters"
+"""The core's one group of commands."""
 EPILOG = """\b
 Example:
   lumia init mybot
@@ -46,12 +48,13 @@ def build(args: Sequence[str]) -> typer.Typer:
     app.callback()(_global_options)
     for name, function in CORE.items():
         app.command(name)(function)
+    adapters.mount(app, _group("List the bot's accounts on the platforms, test them, add one."))
     listed, problems = commands()
     contributed = [command for command in listed if not command.name.endswith(ABOUT)]
     groups = _Groups({one.name.removesuffix(ABOUT): one.help for one in listed if one.name.endswith(ABOUT)})
     for command in contributed:
         problems += _mount(app, groups, command)
-    known = {*CORE, *(command.name.partition(" ")[0] for command in contributed)}
+    known = {*CORE, GROUP, *(command.name.partition(" ")[0] for command in contributed)}
     if not args or args[0] not in known:
         for problem in problems:
             output.warn(problem)
@@ -106,7 +109,7 @@ class _Groups:
 def _mount(app: typer.Typer, groups: _Groups, command: Contributed) -> list[str]:
     """Mount `command` and return what hinders it."""
     parent, _, leaf = command.name.rpartition(" ")
-    taken = (parent or leaf) in CORE
+    taken = (parent or leaf) in (*CORE, GROUP)
     if taken:
         return [f"{command.source} offers `lumia {command.name}`, which is a command of the core; the core's stays"]
     group = _parent(app, groups, parent, leaf)

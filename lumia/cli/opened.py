@@ -79,7 +79,7 @@ def command_of(plugin: str, command: str) -> Iterator[Function]:
     with ExitStack() as stack:
         root, missing = _root(stack)
         bot = stack.enter_context(opened(root))
-        plugins = _load(bot, plugin)
+        plugins = load_plugin(bot, plugin)
         fn = next(
             (item.fn for item in plugins.handlers("command") if (item.plugin, item.mark.id) == (plugin, command)), None
         )
@@ -110,7 +110,8 @@ def _root(stack: ExitStack) -> tuple[Path, RootNotFoundError | None]:
         return root, error
 
 
-def _load(bot: Runtime, plugin: str) -> PluginSet:
+def load_plugin(bot: Runtime, plugin: str) -> PluginSet:
+    """Load a plugin and what it depends on into an opened bot, without starting them."""
     from lumia import __version__
     from lumia.loader import Loader
 

@@ -13,9 +13,10 @@ from dataclasses import replace
 
 from lumia.dead import RETRY
 from lumia.errors import StoreError
+from lumia.flow import NEVER, Deferred
 from lumia.held import HANDLER
 from lumia.ids import child_id
-from lumia.journal import JournalEntry
+from lumia.journal import DEFERRED, JournalEntry
 from lumia.ports import Claim, Commit, RunRequest
 from lumia.replay import compare
 from lumia.replay.difference import DECISION, OUTPUT, RECORD, Difference, TreeReplay, Usage
@@ -132,8 +133,18 @@ class Scene:
         return Claim(
             request.run_id, step, 1, attempt, request.flow, request.id, request.key, request.root_id, request.cause,
             request.priority, request.plan, box, retry_of=request.retry_of, overdue=OVERDUE * is_outside(entry),
-            losses=lost,
+            losses=lost, deferred=self._deferred(step, entry),
         )  # fmt: skip
+
+    def _deferred(self, step: int, entry: JournalEntry | None) -> Deferred:
+        """Return how a step had been put off before the try that `entry` tells of."""
+        found = self._request.deferred if step == 0 else NEVER
+        for one in self._tries(step):
+            if one is entry:
+                break
+            wait = one.detail.get(DEFERRED)
+            found = found.more(float(wait)) if isinstance(wait, (int, float)) else found
+        return found
 
     def _tries(self, step: int) -> list[JournalEntry]:
         index = self._indexes.get(step)

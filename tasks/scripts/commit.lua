@@ -4,7 +4,7 @@
 -- {'refused', key, what}, {'full', …} or {'limited', …} before anything was written.
 local c = cjson.decode(ARGV[2])
 local key = runkey(c.r)
-local f = redis.call('HMGET', key, 's', 'x', 't', 'lc', 'la', 'X', 'l', 'A', 'S', 'm', 'B', 'O', 'D', 'F')
+local f = redis.call('HMGET', key, 's', 'x', 't', 'lc', 'la', 'X', 'l', 'A', 'S', 'm', 'B', 'O', 'D', 'F', 'W')
 local mark = c.x .. ':' .. c.t
 -- Commits of quick steps before this one, which have waited for it. c.on: this one has waited, too, and the step after it
 -- is under way: a run that was asked to end does so with that.
@@ -88,7 +88,7 @@ end
 if op == 'next' then
   change('x', c.nx, 'h', c.h, 'l', c.l, 'to', c.to)
   if c.m or f[10] then change('m', c.m or '') end
-  if f[11] or f[12] or f[13] or f[14] then redis.call('HDEL', key, 'B', 'O', 'D', 'F') end
+  if f[11] or f[12] or f[13] or f[14] or f[15] then redis.call('HDEL', key, 'B', 'O', 'D', 'F', 'W') end
   if c.fuse then
     change('a', 1)
     redis.call('ZADD', P .. 'claims', clock() + c.to, c.r)
@@ -106,6 +106,7 @@ if op == 'retry' or op == 'handback' then
     redis.call('HINCRBY', key, 'a', -1)
     if not c.wt then redis.call('HINCRBY', key, 'B', 1) end
   end
+  if c.W then change('W', c.W) end
   if f[8] == '1' then
     redis.call('HINCRBY', key, 'a', 1)
     change('t', redis.call('INCR', P .. 'token'))

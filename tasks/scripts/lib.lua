@@ -328,9 +328,9 @@ end
 -- The answer to a claim: everything the executor needs. A committed, foreign or younger message gets nothing.
 local function taken(id)
   local f = redis.call('HMGET', runkey(id), 'x', 't', 'a', 'n', 'i', 'k', 'o', 'c', 'p', 'd', 'R', 'A', 'B', 'O', 'D', 'F', 'H',
-    'Q', 'ov')
+    'Q', 'ov', 'W')
   return {'claimed', id, f[1], f[2], f[3], f[4], f[5], f[6], f[7], f[8], f[9], f[10], f[11], f[12], f[13], f[14], f[15], f[16],
-    f[17], f[18], f[19], redis.call('GET', boxkey(id))}
+    f[17], f[18], f[19], f[20], redis.call('GET', boxkey(id))}
 end
 
 local function take(id, step, seq, worker)
@@ -392,7 +392,7 @@ local function begin(r, wire, limit, keep, cancelled)
   local id = r.r
   if r.lo and r.lo.co then wire = '{"c":[' .. wire .. ']}' end
   local record = {'b', clock(), 's', 'n', 'd', r.d}
-  for _, name in ipairs({'i', 'n', 'k', 'o', 'c', 'u', 'p', 'a', 'h', 'l', 'm', 'to', 'R', 'A', 'L', 'F', 'H'}) do
+  for _, name in ipairs({'i', 'n', 'k', 'o', 'c', 'u', 'p', 'a', 'h', 'l', 'm', 'to', 'R', 'A', 'L', 'F', 'H', 'W'}) do
     local value = r[name]
     if value then
       record[#record + 1] = name

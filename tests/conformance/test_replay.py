@@ -104,3 +104,14 @@ def test_a_run_started_again_live_sends_when_that_is_wanted(bot: Probe, folder: 
     record_ = bot.runtime.transport.run(again.new_id)
     assert record_ is not None
     assert record_.key == f"replay/lane-{bot.scope}"
+
+
+def test_a_run_that_was_put_off_differs_in_nothing_when_it_is_replayed(
+    bot: Probe, tmp_path: Path, code: Replayer
+) -> None:
+    again = bot.pipe("coming back", file=str(tmp_path / "calls"), times=2, wait=0.05)
+    given_up = bot.pipe("coming back", file=str(tmp_path / "other"), times=1, wait=7200)
+    as_child = bot.event("coming back consumers", file=str(tmp_path / "third"), times=2, wait=0.05)
+    for run in (again, given_up, as_child):
+        (done,) = code.replay_all(trees(bot, run.run_id))
+        assert (done.differences, done.skipped) == ([], "")

@@ -8,8 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lumia.errors import BoxTypeError, EffectError, FlowError, LaneError, LumiaError, PayloadError, StoreError
-from lumia.flow import Decision, Raised, Ran, Skipped, after
+from lumia.errors import (
+    BoxTypeError,
+    EffectError,
+    FlowError,
+    LaneError,
+    LumiaError,
+    PayloadError,
+    RejectedError,
+    RetryAfterError,
+    StoreError,
+)
+from lumia.flow import MAX_DEFERRED, Decision, Deferred, Raised, Ran, Skipped, after
 from lumia.marks import Retry
 from lumia.routes import Plan, PlanStep
 
@@ -132,7 +142,9 @@ def test_a_removed_handler_is_skipped_and_the_run_goes_on() -> None:
     assert after(plan("pipe"), 0, Skipped("removed"), 1) == Decision("end", "skipped", "removed", run="done")
 
 
-@pytest.mark.parametrize("error", [FlowError, BoxTypeError, EffectError, LaneError, PayloadError, StoreError])
+@pytest.mark.parametrize(
+    "error", [FlowError, BoxTypeError, EffectError, LaneError, PayloadError, RejectedError, StoreError]
+)
 def test_a_mistake_in_the_handler_is_not_tried_again(error: type[LumiaError]) -> None:
     raised = Raised.of(error("wrong"))
     assert raised.permanent and raised.error == f"{error.__name__}: wrong"
@@ -142,3 +154,17 @@ def test_a_mistake_in_the_handler_is_not_tried_again(error: type[LumiaError]) ->
 @pytest.mark.parametrize("error", [ValueError("no"), LumiaError("late"), RecursionError("deep"), KeyboardInterrupt()])
 def test_any_other_error_may_pass(error: BaseException) -> None:
     assert not Raised.of(error).permanent
+
+
+def test_being_put_off_costs_no_try_and_comes_back_when_it_was_told() -> None:
+    told = Raised.of(RetryAfterError("busy", wait=7.5))
+    found = after(plan("pipe"), 0, told, 3, Deferred(2, 10.0))
+    assert found == Decision("retry", "failed", told.error, index=0, delay=7.5, deferred=Deferred(3, 17.5))
+    first = after(plan("consumer", "consumer"), 0, told, 3)
+    assert (first.action, first.retry_child, first.delay, first.deferred) == ("next", True, 7.5, Deferred(1, 7.5))
+
+
+@pytest.mark.parametrize("before, wait", [(0.0, MAX_DEFERRED + 1), (MAX_DEFERRED, 0.0), (MAX_DEFERRED - 5, 6.0)])
+def test_being_put_off_has_an_end(before: float, wait: float) -> None:
+    found = after(plan("pipe"), 0, Raised.of(RetryAfterError("busy", wait=wait)), 1, Deferred(9, before))
+    assert found.dead and "3600 s in all is the most" in found.reason

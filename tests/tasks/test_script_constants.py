@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from lumia import dead, marks
-from tasks import queues, wire
+from tasks import lists, wire
 from tasks.scripts import source
 
 TWICE: dict[str, Any] = {
-    "AGED": queues.AGED,
+    "AGED": lists.AGED,
     "LISTS": "{AGED, " + ", ".join(map(str, marks.PRIORITIES)) + "}",
     "NORMAL": marks.NORMAL,
     "QUEUE": f"'{marks.DEFAULT_QUEUE}'",

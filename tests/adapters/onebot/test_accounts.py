@@ -79,6 +79,10 @@ class TestAdmission:
         with configured(off={"enabled": False}, out={"mode": "forward", "url": "ws://x:1"}):
             assert refused("1") == 401
 
+    def test_a_template_cannot_be_checked_itself(self) -> None:
+        with configured(farm={"access_token": "t", "self_id": "*"}):
+            assert "farm.<number>" in checking.check("farm").detail
+
 
 class TestSignatures:
     @pytest.mark.parametrize("account", [Account("a", secret="s"), Account("a", token="s")])

@@ -137,14 +137,19 @@ class TestHttp:
             assert qq.report(url, event, SECRET).status_code == 204
             assert heard.wait(1) == ["later"]
 
-    def test_the_account_says_when_it_is_offline_or_away(self, heard: Heard) -> None:
+    def test_the_account_says_when_it_is_offline(self, heard: Heard) -> None:
         with OneBot("10001", token="t") as qq, site(heard, main=by_http(qq.serve_http())) as gateway:
+            url = f"{gateway.url}/onebot/v11/http/main"
             reach(gateway, "listening")
             qq.online = False
+            qq.report(url, qq.meta("heartbeat", status={"online": False, "good": True}, interval=5000), SECRET)
             reach(gateway, "offline")
             qq.online = True
+            qq.report(url, qq.meta("heartbeat", status={"online": True, "good": True}, interval=5000), SECRET)
             reach(gateway, "listening")
-            qq.token = "another"
+
+    def test_a_wrong_token_is_refused(self, heard: Heard) -> None:
+        with OneBot("10001", token="another") as qq, site(heard, main=by_http(qq.serve_http())) as gateway:
             reach(gateway, "refused")
 
     @pytest.mark.parametrize(

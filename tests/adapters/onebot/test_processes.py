@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -44,6 +47,17 @@ interval = 0.0
 access_token = "{TOKEN}"
 self_id = "*"
 interval = 0.0
+"""
+CHECK = """
+from lumia import __version__
+from lumia.cli.opened import opened
+from lumia.loader import Loader
+
+with opened() as bot:
+    loader = Loader(bot.base, bot.root, config=bot.config, services=bot.services, core_version=__version__)
+    plugins = loader.load({"onebot"}, on_load=False)
+    bot.install(plugins)
+    print(plugins.handlers("adapter_check")[0].fn("main"))
 """
 BOTS = 200
 
@@ -126,7 +140,17 @@ def test_the_newest_connection_counts_across_gateways(bot: Runtime, root: Path, 
             new.say(f"echo {n}", group="12")
         new.wait_sent(5, timeout=30)
         assert old.texts() == ["first"]
+        checked(root, url)
         until(lambda: standing() == ("connected", ""), timeout=30, what="the account to be shown as connected")
+
+
+def checked(root: Path, url: str) -> None:
+    """Check the account from a process that has not its connection."""
+    env = {**os.environ, "LUMIA_ROOT": str(root), "LUMIA_REDIS_URL": url}
+    done = subprocess.run(
+        [sys.executable, "-c", CHECK], env=env, cwd=root, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert "ok=True, identity='Lumia (10001)'" in done.stdout, done.stdout + done.stderr
 
 
 def standing() -> tuple[str, str]:

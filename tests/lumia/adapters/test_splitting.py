@@ -75,3 +75,21 @@ def test_no_part_is_too_long_and_no_word_is_lost(text: str, limit: int, measure:
 def test_a_limit_that_is_none_is_refused() -> None:
     with pytest.raises(ValueError, match="16 or more"):
         parts("hello", 3)
+
+
+def test_marks_without_end_are_cut_in_no_time() -> None:
+    found = parts("e" + "\u0301" * 20_000, 100)
+    assert len(found) == 201 and all(len(part) <= 100 for part in found)
+
+
+@given(st.lists(st.sampled_from(["```\n", "```py\n", "~~~\n", "  x = 1\n", "some text. ", "\n"]), max_size=60))
+@settings(max_examples=200, deadline=None)
+def test_whatever_fences_there_are_nothing_that_was_said_is_lost(pieces: list[str]) -> None:
+    text = "".join(pieces)
+    found = parts(text, 40)
+    assert all(len(part) <= 40 for part in found)
+
+    def said(whole: str) -> str:
+        return "".join(char for char in whole if char in "x=1some.")
+
+    assert "".join(map(said, found)) == said(text)

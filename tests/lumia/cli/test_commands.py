@@ -13,7 +13,7 @@ import lumia
 from lumia.cli.contributed import commands
 from tests.lumia.cli.conftest import Cli
 
-CORE = ("handlers", "init", "plugins", "start")
+CORE = ("adapters", "handlers", "init", "plugins", "start")
 
 
 def test_the_version_is_that_of_the_package(cli: Cli) -> None:

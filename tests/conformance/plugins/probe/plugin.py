@@ -12,10 +12,10 @@ from typing import Any
 
 import lumia
 
-from . import dead, effects, events, lanes, media, queues, relay, tools
+from . import adapter, dead, effects, events, lanes, media, queues, relay, tools
 from .common import QUICK, note
 
-__all__ = ["dead", "effects", "events", "lanes", "media", "queues", "relay", "tools"]
+__all__ = ["adapter", "dead", "effects", "events", "lanes", "media", "queues", "relay", "tools"]
 
 
 @lumia.pipe.on("order", priv=200)

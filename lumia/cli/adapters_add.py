@@ -1,0 +1,166 @@
+"""`lumia adapters add`: an account is configured by answering what its adapter's settings ask for."""
+
+from __future__ import annotations
+
+import re
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from lumia.cli import output
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from lumia.adapters.configured import Plugin
+    from lumia.config_field import Field
+    from lumia.runtime import Runtime
+
+ACCOUNT = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_NOT_ASKED = ("api_url",)
+_YES, _NO = ("true", "yes", "y", "1", "on"), ("false", "no", "n", "0", "off")
+
+
+def add(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The adapter, e.g. telegram.")],
+    account: Annotated[str, typer.Option("--account", help="What to call the account here.")] = "",
+    given: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="A setting of the account; then nothing is asked."),
+    ] = None,
+) -> None:
+    """Add an account to config/NAME.toml; on a terminal it asks for what the adapter needs.
+
+    Secrets are kept in a file that only you can read; or name an environment variable by KEY_env and leave them out.
+
+    \b
+    Example:
+      lumia adapters add telegram
+      lumia adapters add telegram --account main --set token_env=TELEGRAM_TOKEN --set owner=12345678
+    """
+    from lumia.cli.opened import opened
+
+    with opened() as bot:
+        plugin = _plugin(bot, name)
+        fields = _fields(bot, plugin)
+        asks = sys.stdin.isatty() and not given
+        called = account or (
+            typer.prompt("What to call the account here", default="main", err=True) if asks else "main"
+        )
+        _check_name(plugin, called, bot.root)
+        values = _asked(fields) if asks else _set(fields, given or [])
+        file = _write(bot, plugin, called, values)
+    _tell(plugin, called, file, values, fields)
+
+
+def _plugin(bot: Runtime, name: str) -> Plugin:
+    from lumia.adapters.configured import plugins
+
+    disabled = tuple(bot.config.core.plugins.disabled) if bot.config is not None else ()
+    known = {plugin.name: plugin for plugin in plugins(bot.base, bot.root, disabled)}
+    found = known.get(name.replace("_", "-"))
+    several = ", ".join(one for one, plugin in known.items() if plugin.table)
+    if found is None:
+        raise typer.BadParameter(f"no adapter is called {name!r}; there are {several}", param_hint="NAME")
+    if not found.table:
+        raise typer.BadParameter(f"{name} has one account, which is there already; those with more: {several}",
+                                 param_hint="NAME")  # fmt: skip
+    return found
+
+
+def _fields(bot: Runtime, plugin: Plugin) -> Mapping[str, Field]:
+    """Register the adapter's settings, which makes or completes its file, and return those of an account."""
+    assert bot.config is not None
+    bot.config.register(plugin.name, plugin.schema)
+    leaves = dict(bot.config.schema(plugin.name).leaves())
+    return leaves[(plugin.table,)].fields or {}
+
+
+def _check_name(plugin: Plugin, account: str, root: Path) -> None:
+    from lumia.adapters.configured import of_plugin
+
+    if not ACCOUNT.fullmatch(account):
+        raise typer.BadParameter(
+            f"{account!r} is no name; take 1 to 64 of A-Z a-z 0-9 _ . -, it stands in addresses", param_hint="--account"
+        )
+    if any(one.account == account for one in of_plugin(plugin, root)):
+        raise typer.BadParameter(
+            f"{plugin.name} has an account {account!r} already; edit [{plugin.table}.{account}] in "
+            f"config/{plugin.name}.toml, or take another name",
+            param_hint="--account",
+        )
+
+
+def _asked(fields: Mapping[str, Field]) -> dict[str, Any]:
+    """Ask for every setting without a value of its own; an empty answer leaves one out."""
+    output.note("Press Enter to leave something out.")
+    values: dict[str, Any] = {}
+    for key, field in fields.items():
+        if field.initial not in ("", []) or key.endswith("_env") or key in _NOT_ASKED:
+            continue
+        if field.description:
+            output.note(f"\n{' '.join(field.description.split())}", style="dim")
+        if f"{key}_env" in fields:
+            output.note(f"(or leave it out and name an environment variable as {key}_env)", style="dim")
+        while answer := typer.prompt(key, default="", show_default=False, hide_input=field.hides(key), err=True):
+            try:
+                values[key] = _value(key, field, answer)
+                break
+            except typer.BadParameter as error:
+                output.error(error.message)
+    return values
+
+
+def _set(fields: Mapping[str, Field], given: list[str]) -> dict[str, Any]:
+    values = {}
+    for one in given:
+        key, equals, text = one.partition("=")
+        if not equals or key not in fields:
+            raise typer.BadParameter(
+                f"{one.partition('=')[0]!r} is no KEY=VALUE of an account; keys are {', '.join(fields)}",
+                param_hint="--set",
+            )
+        values[key] = _value(key, fields[key], text)
+    return values
+
+
+def _value(key: str, field: Field, text: str) -> Any:
+    """Return a setting's value as its type; the configuration checks the rest."""
+    items = [part.strip() for part in text.split(",") if part.strip()] if field.is_list else [text.strip()]
+    try:
+        found = [_scalar(field.item, item) for item in items]
+    except ValueError:
+        raise typer.BadParameter(f"{key} is {field.allowed}", param_hint="--set") from None
+    return found if field.is_list else found[0]
+
+
+def _scalar(kind: str, text: str) -> Any:
+    if kind == "bool":
+        if text.lower() not in (*_YES, *_NO):
+            raise ValueError(text)
+        return text.lower() in _YES
+    return {"int": int, "float": float}.get(kind, str)(text)
+
+
+def _write(bot: Runtime, plugin: Plugin, account: str, values: dict[str, Any]) -> Path:
+    from lumia.adapters.configured import file_of
+
+    assert bot.config is not None
+    bot.config.set_path((plugin.table, account), values, plugin.name)
+    file = file_of(plugin.name, bot.root)
+    if bot.config.schema(plugin.name).private:
+        file.chmod(0o600)
+    return file
+
+
+def _tell(plugin: Plugin, account: str, file: Path, values: Mapping[str, Any], fields: Mapping[str, Field]) -> None:
+    output.text(f"{file}\t[{plugin.table}.{account}]")
+    secrets = [key for key in fields if f"{key}_env" in fields]
+    if secrets and not any(values.get(key) or values.get(f"{key}_env") for key in secrets):
+        output.note(f"It has no {' or '.join(secrets)} yet; add what the platform gave you to the file.")
+    if "owner" in fields and not values.get("owner"):
+        output.note("Name an `owner` there, and `lumia adapters test` can send a message to see that it arrives.")
+    output.note(f"Next: `lumia up`, then `lumia adapters test {plugin.name}/{account}`.")
+    output.note("A bot that runs already takes it up at the latest when it is restarted; `lumia adapters` shows it.")
