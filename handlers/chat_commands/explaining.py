@@ -31,6 +31,7 @@ _SILENT = (
     (r"another bot\b", "because.bot"),
     (r"an echo\b", "because.echo"),
     (r"far from the topic\b", "because.far"),
+    (r"late\b", "because.late"),
     (r"no score\b" + _TAIL, "because.unscored"),
     *_SCORE,
     (r"budget" + _TAIL, "because.budget"),

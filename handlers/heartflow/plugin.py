@@ -103,7 +103,8 @@ def perceive(content: lumia.Box[Any]) -> None:
         lumia.utils.stop(reason)
         return
     force = bool(content.meta.get("force_engage"))
-    engage, reason = _judged(message, settings_for(message), config, force=force)
+    late = _late(message, content.meta, config)
+    engage, reason = (False, late) if late else _judged(message, settings_for(message), config, force=force)
     line = lines.line_of(message, lumia.system.now(), config.max_text_chars, c=not engage)
     kept = lines.push(message.scope, line, k=config.context_lines, cap=config.context_cap)
     decisions.note(message, "L1", engage, reason)
@@ -276,6 +277,14 @@ def facts_of(message: Message, limits: Limits) -> Facts:
 def count(message: Message, arrived: float, keep: int, window: float) -> None:
     """Count a message that passed the rate rule. `keep` + 1 stamps, so that one from the future can't fill the list."""
     lumia.store.append(_rate_key(message), arrived, scope=message.scope, keep=keep + 1, ttl=max(1.0, window))
+
+
+def _late(message: Message, meta: Mapping[str, Any], config: Any) -> str:
+    """Return why a message that was said while the adapter was away is too old to be answered, "" when it isn't."""
+    if not meta.get("backfilled") or message.sent is None:
+        return ""
+    minutes = (lumia.system.now() - message.sent) / 60
+    return f"late: said {minutes:.0f} minutes ago, while I was away" if minutes > config.backfill_answer else ""
 
 
 def _judged(message: Message, settings: Settings, config: Any, *, force: bool) -> tuple[bool, str]:

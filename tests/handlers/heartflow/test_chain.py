@@ -381,3 +381,13 @@ def test_when_no_model_answers_the_chat_is_told_nothing_and_keeps_what_was_said(
     del model.roles["main"]
     assert bot.start("msg", msg("hi")).replies == ["fine"]
     assert model.seen == [("Ann", "lost"), ("Ann", "hi")]
+
+
+def test_what_was_said_while_the_adapter_was_away_is_answered_only_when_it_is_fresh(bot: Bot, model: Model) -> None:
+    for at, (minutes, backfilled, answered) in enumerate([(29, True, False), (2, True, True), (29, False, True)]):
+        said = msg("are you there?", chat=PRIVATE, time=bot.clock.now() - minutes * 60, message_id=f"m{at}")
+        meta = {"backfilled": True} if backfilled else {}
+        found = bot.start("msg", lumia.Box.any(said, meta=meta))
+        assert bool(found.replies) == answered, (minutes, backfilled)
+        if not answered:
+            assert found.reason == "late: said 29 minutes ago, while I was away"
