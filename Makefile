@@ -18,7 +18,7 @@ up: $(VENV)/.runtime ## Install what a bot needs and start it; Ctrl-C stops it
 	@$(BIN)/lumia up
 
 test: $(VENV)/.dev ## Run the tests
-	@$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist worksteal
+	@$(BIN)/python -m pytest --numprocesses 4 --dist worksteal
 
 lint: $(VENV)/.dev ## Run ruff, mypy and the architecture contracts
 	$(BIN)/ruff check .

@@ -25,6 +25,7 @@ from typing import IO, Any
 from lumia import paths
 from lumia.dead import Failure
 from lumia.executor import StepListener
+from lumia.flow import Deferred
 from lumia.marks import PRIVATE_PREFIX
 from lumia.ports import Claim, Limits
 from lumia.routes import Plan, PlanStep
@@ -157,7 +158,8 @@ def load(text: str | bytes) -> Claim:
     """Return the claim that `dump` wrote."""
     data = json.loads(text)
     failures = tuple(map(Failure.unpacked, data.pop("failures")))
-    return Claim(**{**data, "plan": Plan.parse(data["plan"]), "failures": failures})
+    more = {"plan": Plan.parse(data["plan"]), "failures": failures, "deferred": Deferred(**data["deferred"])}
+    return Claim(**{**data, **more})
 
 
 # --- the child

@@ -26,7 +26,7 @@ START = (
 )
 CALLS = {
     "Box.any": "value, *, meta, destructor",
-    "adapters.accept": "adapter, msg, raw",
+    "adapters.accept": "adapter, msg, raw, *, meta",
     "adapters.account": "adapter, name, *, platform",
     "adapters.accounts": "",
     "adapters.check": "fn",
@@ -40,7 +40,7 @@ CALLS = {
     "adapters.receipts.answers": "platform, account, chat, message_id",
     "adapters.receipts.sent": "platform, account, chat, message_id",
     "adapters.serving": "adapter, account",
-    "adapters.submit": "adapter, msg, raw",
+    "adapters.submit": "adapter, msg, raw, *, meta",
     "adapters.waiting": "",
     "annotate": "**notes",
     "blobs.get": "ref",
