@@ -165,7 +165,7 @@ class LiveFile:
             self._seen = None
             self._fail(f"{self.path} can't be looked at ({error.strerror}); the last good values hold")
         except ConfigError as error:
-            self._fail(f"{error} Until then the last good values hold.")
+            self._fail(f"{str(error).rstrip('.')}. Until then the last good values hold.")
 
     def _half_written(self, now: Stamp) -> bool:
         """Tell whether the file is being changed in place: an editor may have emptied it and not yet filled it."""
@@ -311,7 +311,7 @@ class LiveFile:
             ours = evaluate(self.schema, parse(document.text, self.path), Findings())[place]
             values, _ = self._overridden(self.schema, {**self._state.values, place: ours})
             self._state = dataclasses.replace(self._state, values=values)
-            self._fail(f"{error} Until then the last good values hold.")
+            self._fail(f"{str(error).rstrip('.')}. Until then the last good values hold.")
 
 
 def _mode(schema: Schema) -> int:

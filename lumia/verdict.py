@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from lumia.errors import UnknownSendError
 from lumia.ids import is_message
 from lumia.journal import CANCEL
 from lumia.trace import ANSWER, Effect, Run, Step, Trace
@@ -13,6 +14,8 @@ from lumia.trace import ANSWER, Effect, Run, Step, Trace
 MESSAGES = ("msg", "reply")
 """What ids of runs begin with of which an answer is expected."""
 WORST = ("failed", "blocked", "cancelled", "stopped")
+DELIVERY = "send:"
+"""What the lane of a run begins with that an adapter started to deliver a `msg.send` (`lumia.adapters.dispatch`)."""
 WAITING = {"queued": "waiting for a worker", "delayed": "delayed"}
 
 
@@ -29,7 +32,7 @@ def verdict(root: Run) -> Verdict:
     tree = list(root.attached)
     sends = [run for run in tree if run.id.startswith(ANSWER)]
     delivered = [run for run in sends if is_delivered(run)]
-    waits = next((text for text in map(_going_on, _inner_first(tree)) if text), "")
+    waits = next((text for text in (*map(_going_on, _inner_first(tree)), *map(_under_way, sends)) if text), "")
     why = waits or _hindrance(root, tree, sends)
     if delivered:
         return Verdict(_delivered(delivered, [run for run in sends if run not in delivered], why), True)
@@ -47,11 +50,26 @@ def as_dict(trace: Trace) -> dict[str, Any]:
 
 
 def is_delivered(run: Run) -> bool:
-    """Tell whether a `msg.send` run handed its message over: a handler took it and no call of it failed or was held."""
+    """Tell whether the message of a `msg.send` run arrived.
+
+    A handler took it, no call of it failed or was held, and the run that an adapter delivers it by went well.
+    """
     took = any(step.outcome in ("next", "stop") for step in run.steps)
     again = any(child.relation == "retry" and is_delivered(child) for child in run.children)
-    failed = run.dead or any(step.outcome == "failed" for step in run.steps) or _undone(run)
+    failed = bool(run.dead or any(step.outcome == "failed" for step in run.steps) or _undone(run))
+    failed = failed or any(other.outcome != "done" for other in _deliveries(run))
     return again or (run.ended is not None and run.outcome == "done" and took and not failed)
+
+
+def _deliveries(run: Run) -> list[Run]:
+    """Return the runs by which adapters deliver the message of a `msg.send` run: detached, in the chat's own lane."""
+    return [child for child in run.children if child.relation == "detached" and child.key.startswith(DELIVERY)]
+
+
+def _under_way(run: Run) -> str:
+    """Say which delivery of a `msg.send` run has not ended; "" when all have."""
+    found = next((other for other in _deliveries(run) if other.ended is None), None)
+    return f"{found.id} has not ended, `lumia trace {found.run_id}` shows where it is" if found is not None else ""
 
 
 def _expects_answer(root: Run) -> bool:
@@ -59,7 +77,7 @@ def _expects_answer(root: Run) -> bool:
 
 
 def _delivered(runs: Sequence[Run], others: Sequence[Run], why: str) -> str:
-    moments = sorted(run.ended or 0.0 for run in runs)
+    moments = sorted(max(found.ended or 0.0 for found in (run, *_deliveries(run))) for run in runs)
     text = f"answered: {_count(len(runs), 'message')} delivered at +{seconds(moments[0])}"
     if len(moments) > 1:
         text += f", the last at +{seconds(moments[-1])}"
@@ -94,7 +112,7 @@ def _going_on(run: Run) -> str:
 
 def _hindrance(root: Run, tree: Sequence[Run], sends: Sequence[Run]) -> str:
     """Say what hindered an answer: the root's own end, a send that did not arrive, then whatever else went wrong."""
-    if root.outcome in WORST:
+    if root.outcome in WORST and not (root.outcome == "stopped" and sends):
         return _of_run(root)
     for run in sends:
         if not is_delivered(run):
@@ -140,6 +158,11 @@ def _tries(number: int) -> str:
 def _of_send(run: Run) -> str:
     if not run.steps and run.outcome == "done":
         return f"nothing delivers {run.id!r}: no adapter that does was loaded, see `lumia plugins`"
+    lost = next((other for other in _deliveries(run) if other.ended is not None and other.outcome != "done"), None)
+    if lost is not None:
+        open = lost.reason.startswith(UnknownSendError.__name__)
+        told = "nobody knows whether the reply arrived" if open else "the reply did not arrive"
+        return f"{told}: {lost.id} {lost.outcome}: {lost.reason}; see `lumia trace {lost.run_id}`"
     found = _undone(run)
     if found is not None:
         step, effect = found

@@ -109,6 +109,7 @@ class Board:
 
     def __init__(self, bot: Runtime) -> None:
         self._bot = bot
+        self._gateway = bot.worker  # kept: the runtime gets another name when the process begins to serve steps
         self._states: dict[str, AccountState] = {}
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
@@ -120,7 +121,7 @@ class Board:
         with self._changed:
             if field not in self._states:
                 now = self.now()
-                known = Standing(adapter, name, platform or adapter, UNSEEN, "", now, self._bot.worker, now)
+                known = Standing(adapter, name, platform or adapter, UNSEEN, "", now, self._gateway, now)
                 self._states[field] = AccountState(self, known)
             return self._states[field]
 
@@ -179,7 +180,7 @@ class Board:
         return {
             name
             for name, one in known.items()
-            if one["gateway"] != self._bot.worker and one["state"] in ALIVE and one["seen"] > fresh
+            if one["gateway"] != self._gateway and one["state"] in ALIVE and one["seen"] > fresh
         }
 
     def _told(self, state: AccountState, elsewhere: set[str], *, again: bool) -> Sequence[StoreOp]:

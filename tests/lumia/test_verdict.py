@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lumia.history import RunSummary
 from lumia.trace import Live, build
 from lumia.verdict import as_dict, seconds, verdict
 from tests.support.stories import T0, Story, answered
@@ -173,3 +174,41 @@ def test_a_try_that_only_tells_of_lost_ones_is_not_counted() -> None:
     story.step(run, 0, "a.b", 2001, "failed", attempt=3, reason="hung: not done within its 3 s, tried 2 times")
     story.end(run, 2001, "failed")
     assert "a.b after 2 tries" in verdict(build(story.entries).run).text
+
+
+def delivered_by(outcome: str, reason: str = "", ended: float = T0 + 0.3) -> tuple[str, bool | None]:
+    """Return the verdict on a message whose delivery, a detached run in the chat's own lane, came to `outcome`."""
+    story = Story()
+    run = story.start("msg")
+    story.step(run, 0, "a.answer", 10, "stop").end(run, 10, "stopped", "no next()")
+    send = story.child(run, 0, 0, SEND, 10)
+    story.step(send, 0, "a.dispatch", 20).end(send, 20)
+    lane = "send:console:main:group-7"
+    delivery = RunSummary(
+        "d1", "d1", "event", "a.send", lane, f"{send}/0", outcome, reason, started=T0 + 0.02, ended=ended
+    )
+    other = RunSummary("d2", "d2", "event", "memory.observe", "memory:7", f"{send}/0", "failed", ended=T0 + 1)
+    return told(story, detached=[delivery, other])
+
+
+def test_a_message_is_delivered_when_its_adapter_has_sent_it() -> None:
+    assert delivered_by("done") == ("answered: 1 message delivered at +300 ms", True)
+
+
+def test_a_delivery_that_was_rejected_is_no_answer() -> None:
+    text, is_answered = delivered_by("failed", "RejectedError: blocked")
+    assert text == "not answered: the reply did not arrive: a.send failed: RejectedError: blocked; see `lumia trace d1`"
+    assert is_answered is False
+
+
+def test_a_delivery_that_is_held_may_have_arrived() -> None:
+    text, is_answered = delivered_by("failed", "UnknownSendError: cut off")
+    assert text.startswith("not answered: nobody knows whether the reply arrived: a.send failed: UnknownSendError")
+    assert is_answered is False
+
+
+def test_a_delivery_that_goes_on_is_not_told_as_an_answer() -> None:
+    assert delivered_by("", ended=0.0) == (
+        "not answered yet: a.send has not ended, `lumia trace d1` shows where it is",
+        None,
+    )

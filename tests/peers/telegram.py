@@ -3,7 +3,7 @@
     with TelegramServer() as telegram:
         config = {"telegram": {"accounts": {"main": {"token": telegram.token, "api_url": telegram.url}}}}
         ...
-        telegram.say("hello", chat=telegram.group)                   # an update, for who polls or for the webhook
+        telegram.say("hello", chat=GROUP)                            # an update; GROUP is in telegram_chats.py
         telegram.script("sendMessage", Fault.flood(7))               # the next answer to this method
         until(lambda: telegram.sent)                                 # the messages the bot made
         telegram.calls                                               # everything it was asked

@@ -136,6 +136,15 @@ def test_an_account_that_was_taken_out_of_the_file_is_shown_while_it_is_connecte
     until(lambda: all(one.account != "old" for one in adapters.accounts()), what="it is gone")
 
 
+def test_what_goes_down_is_told_although_the_process_has_begun_to_serve_steps(bot: Bot) -> None:
+    state = adapters.account("toy", "main", platform="toy")
+    state.connecting()
+    told("connecting")
+    bot.runtime.worker = "host:1:serving"  # as a gateway is called from its first connection on that steps need
+    state.refused("wrong token")
+    assert told("refused").detail == "wrong token"
+
+
 def test_what_goes_down_here_is_no_news_while_another_gateway_serves_the_account(bot: Bot) -> None:
     other = Board(dataclasses.replace(bot.runtime, worker="other:1"))
     here = adapters.account("toy", "main")
