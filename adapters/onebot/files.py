@@ -30,7 +30,7 @@ def receive(content: lumia.Box[Any]) -> None:
 
 
 def _same(item: dict[str, Any]) -> str:
-    """Return by what a file is known: an image by the hash in its name; other files are called as their sender likes."""
+    """Return by what a file is known: images by the hash in their name; other names are their sender's choice."""
     ref = str(item.get("ref") or "")
     return f"image {ref}" if item.get("kind") == "image" and _BY_CONTENT.fullmatch(ref) else ""
 
