@@ -30,6 +30,8 @@ HTTP_EVERY = 30.0
 MAX_FRAME = 64 * 1024 * 1024
 _SILENCE = 5.0
 _log = logging.getLogger("lumia.onebot")
+_socket_log = logging.getLogger("lumia.onebot.socket")
+_socket_log.setLevel(logging.INFO)  # what it would say below holds the access token
 
 
 class RefusedError(Exception):
@@ -124,7 +126,7 @@ async def _session(account: Account, station: Station) -> None:
     try:
         opening = await connect(
             account.url, additional_headers=headers, compression=None, proxy=None, max_size=MAX_FRAME, open_timeout=10,
-            user_agent_header=f"Lumia/{lumia.__version__}",
+            user_agent_header=f"Lumia/{lumia.__version__}", logger=_socket_log,
         )  # fmt: skip
     except websockets.InvalidStatus as error:
         status = error.response.status_code
