@@ -65,7 +65,10 @@ async def keep_up() -> None:
             wanted = {account for account in accounts.accounts() if account.mode != "reverse" and account.enabled}
             for account, task in list(running.items()):
                 if account not in wanted:
-                    running.pop(account).cancel()
+                    await _ended(running.pop(account))
+                    if accounts.find(account.name) is None:
+                        state = lumia.adapters.account(NAME, account.name, platform=PLATFORM)
+                        state.disconnected(f"taken out of {accounts.FILE}")
                 elif task.done():
                     _log.error("onebot account %s is begun anew", account.name, exc_info=task.exception())
                     del running[account]
@@ -77,6 +80,11 @@ async def keep_up() -> None:
         for task in running.values():
             task.cancel()
         await asyncio.gather(*running.values(), return_exceptions=True)
+
+
+async def _ended(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
 
 
 def _tell_others() -> None:

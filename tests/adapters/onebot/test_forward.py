@@ -56,6 +56,16 @@ class TestForward:
                 qq.token = "0ur-token"
                 reach(gateway, "connected")
 
+    def test_an_account_that_is_taken_out_is_left_and_told(self, heard: Heard) -> None:
+        with OneBot("10001", token="t") as qq:
+            url = qq.serve()
+            with site(heard, main=out(url, access_token="t")) as gateway:
+                reach(gateway, "connected")
+                gateway.bot.runtime.config.settings("onebot").accounts = {}  # type: ignore[union-attr]
+                state = lumia.adapters.account("onebot", "main", platform="qq").standing
+                until(lambda: state.detail == "taken out of config/onebot.toml")
+                assert state.state == "disconnected"
+
     def test_the_token_stands_in_no_log(self, heard: Heard, caplog: pytest.LogCaptureFixture) -> None:
         with caplog.at_level(logging.DEBUG), OneBot("10001", token="0ur-token") as qq:
             url = qq.serve()

@@ -225,5 +225,7 @@ def test_an_account_that_is_added_or_taken_out_is_noticed(site: Served, slack: S
     other = {**config(slack)["slack"]["accounts"]["main"]}
     tables.accounts = {"other": other}
     until(lambda: not socket.links)
+    until(lambda: lumia.adapters.account("slack", "main").standing.detail == "taken out of config/slack.toml")
+    assert state() == "disconnected"
     until(lambda: lumia.adapters.account("slack", "other").state == "listening")
     assert lumia.adapters.account("slack", "other").standing.detail == "lumia (U0BOT00001) in Acme"
