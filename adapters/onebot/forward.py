@@ -90,7 +90,8 @@ async def _ended(task: asyncio.Task[None]) -> None:
 def _tell_others() -> None:
     for problem in accounts.problems():
         if problem.fatal:
-            lumia.adapters.account(NAME, problem.table, platform=PLATFORM).refused(f"{problem.what}; {problem.fix}")
+            with suppress(lumia.errors.PayloadError):  # an empty or unprintable name; `lumia doctor` tells of it
+                lumia.adapters.account(NAME, problem.table, platform=PLATFORM).refused(f"{problem.what}; {problem.fix}")
     for account in accounts.accounts():
         if not account.enabled:
             lumia.adapters.account(NAME, account.name, platform=PLATFORM).disabled()

@@ -51,7 +51,10 @@ def _settle(tasks: dict[Account, asyncio.Task[None]], begun: set[Account]) -> No
 
 
 def _is_served(account: Account) -> bool:
-    state = lumia.adapters.account(NAME, account.name)
+    try:
+        state = lumia.adapters.account(NAME, account.name)
+    except lumia.errors.PayloadError:
+        return False  # an empty or unprintable name; the log and `lumia doctor` tell of it
     if not account.enabled:
         state.disabled()
         return False
