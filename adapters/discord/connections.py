@@ -7,10 +7,11 @@ import hashlib
 import json
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 
 import lumia
 from lumia import gateway
-from lumia.errors import LeaseLostError, LumiaError
+from lumia.errors import LeaseLostError, LumiaError, PayloadError
 
 from . import accounts, rest
 from .accounts import NAME, Account
@@ -50,7 +51,7 @@ async def _follow(running: dict[str, tuple[Account, asyncio.Task[None]]]) -> Non
         elif not account.connects:
             lumia.adapters.account(NAME, account.name).listening(f"POST /discord/{account.name}/interactions")
     for problem in accounts.problems():
-        if problem.account:
+        with suppress(PayloadError):  # a name that is empty or unprintable; the log and `lumia doctor` tell of it
             lumia.adapters.account(NAME, problem.account).refused(f"{problem.message}: {problem.fix}")
 
 

@@ -76,12 +76,15 @@ class Shard:
                     await self._save()
 
     async def _after(self, outcome: Next) -> None:
-        """Make ready for the next connection: what was not stored is sent again, a lost session is forgotten."""
+        """Make ready for the next connection; what is being stored goes on, and a lost session is forgotten.
+
+        Discord sends again what a resumed session had not stored, but whether it resumes nobody knows yet. What a lost
+        session has sent comes from nowhere else, so that is stored first.
+        """
+        if self._intake.full or outcome.step != RESUME:
+            await self._intake.settle()
         if outcome.step == REFUSED:
             raise NotAdmittedError(outcome.why)
-        if self._intake.full:
-            await self._intake.settle()
-        await self._intake.abandon()
         if outcome.step == IDENTIFY:
             self._session.end()
             self._intake.progress = self._session.progress

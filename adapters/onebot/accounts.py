@@ -7,7 +7,7 @@ import hmac
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -35,8 +35,8 @@ class Account:
     name: str
     mode: str = "reverse"
     url: str = ""
-    token: str = ""
-    secret: str = ""
+    token: str = field(default="", repr=False)
+    secret: str = field(default="", repr=False)
     self_id: str = ""
     enabled: bool = True
     owner: str = ""

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import base64
+import re
 from typing import Any
 
 import lumia
 
 from . import accounts, segments
+
+_BY_CONTENT = re.compile(r"\{?[0-9A-Fa-f]{8}-?(?:[0-9A-Fa-f]{4}-?){3}[0-9A-Fa-f]{12}\}?(\.[A-Za-z0-9]{1,8})?")
 
 
 def embedded(segment: dict[str, Any], n: int) -> dict[str, Any]:
@@ -23,7 +26,13 @@ def embedded(segment: dict[str, Any], n: int) -> dict[str, Any]:
 @lumia.event.consumer("msg.media.qq", queue="media", retry=lumia.media.RETRY)
 def receive(content: lumia.Box[Any]) -> None:
     """Fetch the files of a message before it goes on; QQ's links are good for a short time only."""
-    lumia.media.receive(content, _place)
+    lumia.media.receive(content, _place, same=_same)
+
+
+def _same(item: dict[str, Any]) -> str:
+    """Return by what a file is known: images by the hash in their name; other names are their sender's choice."""
+    ref = str(item.get("ref") or "")
+    return f"image {ref}" if item.get("kind") == "image" and _BY_CONTENT.fullmatch(ref) else ""
 
 
 def _place(item: dict[str, Any], msg: dict[str, Any]) -> lumia.media.Place | bytes:

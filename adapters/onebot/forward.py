@@ -30,6 +30,8 @@ HTTP_EVERY = 30.0
 MAX_FRAME = 64 * 1024 * 1024
 _SILENCE = 5.0
 _log = logging.getLogger("lumia.onebot")
+_socket_log = logging.getLogger("lumia.onebot.socket")
+_socket_log.setLevel(logging.INFO)  # what it would say below holds the access token
 
 
 class RefusedError(Exception):
@@ -63,7 +65,10 @@ async def keep_up() -> None:
             wanted = {account for account in accounts.accounts() if account.mode != "reverse" and account.enabled}
             for account, task in list(running.items()):
                 if account not in wanted:
-                    running.pop(account).cancel()
+                    await _ended(running.pop(account))
+                    if accounts.find(account.name) is None:
+                        state = lumia.adapters.account(NAME, account.name, platform=PLATFORM)
+                        state.disconnected(f"taken out of {accounts.FILE}")
                 elif task.done():
                     _log.error("onebot account %s is begun anew", account.name, exc_info=task.exception())
                     del running[account]
@@ -77,10 +82,16 @@ async def keep_up() -> None:
         await asyncio.gather(*running.values(), return_exceptions=True)
 
 
+async def _ended(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
 def _tell_others() -> None:
     for problem in accounts.problems():
         if problem.fatal:
-            lumia.adapters.account(NAME, problem.table, platform=PLATFORM).refused(f"{problem.what}; {problem.fix}")
+            with suppress(lumia.errors.PayloadError):  # an empty or unprintable name; `lumia doctor` tells of it
+                lumia.adapters.account(NAME, problem.table, platform=PLATFORM).refused(f"{problem.what}; {problem.fix}")
     for account in accounts.accounts():
         if not account.enabled:
             lumia.adapters.account(NAME, account.name, platform=PLATFORM).disabled()
@@ -124,7 +135,7 @@ async def _session(account: Account, station: Station) -> None:
     try:
         opening = await connect(
             account.url, additional_headers=headers, compression=None, proxy=None, max_size=MAX_FRAME, open_timeout=10,
-            user_agent_header=f"Lumia/{lumia.__version__}",
+            user_agent_header=f"Lumia/{lumia.__version__}", logger=_socket_log,
         )  # fmt: skip
     except websockets.InvalidStatus as error:
         status = error.response.status_code

@@ -6,7 +6,7 @@ import asyncio
 import concurrent.futures
 import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import lumia
@@ -36,7 +36,7 @@ def ask(account: Account, action: str, params: Mapping[str, Any], wait: float = 
         raise lumia.errors.UnreachableError(f"onebot account {account.name} is not connected to this gateway")
     if station.why_offline and action.startswith("send_"):
         raise lumia.errors.UnreachableError(f"onebot account {account.name} is offline: {station.why_offline}")
-    if intake.newest(account.name) > station.generation:
+    if _read(intake.newest, account.name) > station.generation:
         raise lumia.errors.UnreachableError(f"onebot account {account.name} is connected at another gateway now")
     calling = asyncio.run_coroutine_threadsafe(station.link.call(action, params, wait=wait), station.link.loop)
     try:
@@ -46,10 +46,18 @@ def ask(account: Account, action: str, params: Mapping[str, Any], wait: float = 
         raise UnknownOutcomeError(f"no answer to {action}: the gateway was stopped or is stuck") from None
 
 
+def _read(look: Callable[..., str], *args: str) -> str:
+    """Look into the store before anything goes out: where that fails, surely nothing was done."""
+    try:
+        return look(*args)
+    except lumia.errors.BackendUnavailableError as error:
+        raise lumia.errors.UnreachableError(f"nothing was asked for, since the store is away: {error}") from error
+
+
 def send(account: Account, kind: str, chat: str, message: list[dict[str, Any]]) -> dict[str, str]:
     """Send one message and return its id; what nobody knows is looked up in the chat's history first."""
     pace.take(account, f"{kind}-{chat}")
-    group = intake.group_of(account.name, chat) if kind == "private" else ""
+    group = _read(intake.group_of, account.name, chat) if kind == "private" else ""
     filled = outgoing.filled(message, lumia.media.read)
     begun = lumia.system.now()
     try:

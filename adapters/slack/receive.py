@@ -67,7 +67,10 @@ async def _take(account: Account, read: Any, payload: Mapping[str, Any]) -> None
 
 async def _tell(account: Account, told: Told) -> None:
     lumia.adapters.account(NAME, account.name).event()
-    if not lumia.runtime.current().routes.plan("event", told.id).steps:
+    bot = lumia.runtime.current()
+    if bot.planned is None:
+        await gateway.call(bot.refresh_routes)  # which waits for the broker
+    if not bot.routes.plan("event", told.id).steps:
         return
     await _keep_answer(account, told.answer_id, told.response_url)
     meta = {"account": account.name, "chat": told.content["chat"]}

@@ -42,6 +42,8 @@ STEADY = 60.0
 _MAX_FRAME = 4 * 1024 * 1024
 _TURNED_OFF = "link_disabled"
 _log = logging.getLogger("lumia.slack")
+_socket_log = logging.getLogger("lumia.slack.socket")
+_socket_log.setLevel(logging.INFO)  # what it would say below holds the address, whose ticket is a secret
 
 
 class SocketMode:
@@ -100,7 +102,7 @@ class SocketMode:
         url = await asyncio.to_thread(open_url, self._account)
         socket = await connect(
             url, open_timeout=OPENING, ping_interval=PING, ping_timeout=PING, close_timeout=2.0, max_size=_MAX_FRAME,
-            proxy=None, user_agent_header=f"Lumia/{lumia.__version__}",
+            proxy=None, user_agent_header=f"Lumia/{lumia.__version__}", logger=_socket_log,
         )  # fmt: skip
         link = Link(self._account, socket)
         task = asyncio.create_task(link.serve())

@@ -30,6 +30,8 @@ async def connections() -> None:
             wanted = _wanted()
             for account in [one for one in serving if one not in wanted or serving[one].done()]:
                 await _end(serving.pop(account))
+                if account.name not in {one.name for one in accounts.all_accounts()}:
+                    lumia.adapters.account(NAME, account.name).disconnected(f"taken out of {accounts.FILE}")
             for account in wanted:
                 if account not in serving:
                     serving[account] = asyncio.create_task(_serve(account), name=f"slack/{account.name}")

@@ -71,7 +71,11 @@ def make(name: str, method: str, params: dict[str, Any], file: Mapping[str, Any]
     """
     account = accounts.required(name)
     try:
-        return _made(account, method, _moved(params, migration.current(name, params["chat_id"])), file)
+        current = migration.current(name, params["chat_id"])
+    except lumia.errors.BackendUnavailableError as error:
+        raise lumia.errors.UnreachableError(f"nothing was sent, since the store is away: {error}") from error
+    try:
+        return _made(account, method, _moved(params, current), file)
     except api.ApiError as error:
         if not error.migrated_to:
             raise _meaning(account, error) from None

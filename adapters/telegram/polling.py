@@ -27,14 +27,14 @@ _log = logging.getLogger("lumia.telegram")
 
 
 class Poller:
-    """Fetches one bot's updates until it is cancelled."""
+    """Fetches one bot's updates until it is cancelled. drop: those that wait at its beginning are not wanted."""
 
-    def __init__(self, account: Account, client: httpx.AsyncClient) -> None:
+    def __init__(self, account: Account, client: httpx.AsyncClient, *, drop: bool = False) -> None:
         self.account, self._client = account, client
         self._state = lumia.adapters.account(NAME, account.name)
         self._delay = 0.0
         self._offset = 0
-        self._drop = account.drop_pending
+        self._drop = drop
         self.me: Me | None = None
 
     async def run(self) -> None:

@@ -21,9 +21,10 @@ _log = logging.getLogger("lumia.telegram")
 async def receive() -> None:
     """Keep one task per bot."""
     tasks: dict[Account, asyncio.Task[None]] = {}
+    begun: set[Account] = set()
     try:
         while True:
-            _settle(tasks)
+            _settle(tasks, begun)
             await asyncio.sleep(LOOK)
     finally:
         for task in tasks.values():
@@ -31,8 +32,10 @@ async def receive() -> None:
         await asyncio.gather(*tasks.values(), return_exceptions=True)
 
 
-def _settle(tasks: dict[Account, asyncio.Task[None]]) -> None:
+def _settle(tasks: dict[Account, asyncio.Task[None]], begun: set[Account]) -> None:
+    """Begin and end tasks. begun: accounts that have received already, so that nothing is dropped once more."""
     wanted = {account for account in accounts.every() if _is_served(account)}
+    gone = tasks.keys() - wanted
     for account, task in list(tasks.items()):
         error = task.exception() if task.done() and not task.cancelled() else None
         if error is not None:
@@ -41,11 +44,17 @@ def _settle(tasks: dict[Account, asyncio.Task[None]]) -> None:
         if account not in wanted or error is not None or task.cancelled():
             tasks.pop(account).cancel()
     for account in wanted - tasks.keys():
-        tasks[account] = asyncio.create_task(_served(account), name=f"telegram {account.name}")
+        tasks[account] = asyncio.create_task(_served(account, begun), name=f"telegram {account.name}")
+    begun &= wanted
+    for name in {account.name for account in gone} - {account.name for account in accounts.every()}:
+        lumia.adapters.account(NAME, name).disconnected("taken out of config/telegram.toml")
 
 
 def _is_served(account: Account) -> bool:
-    state = lumia.adapters.account(NAME, account.name)
+    try:
+        state = lumia.adapters.account(NAME, account.name)
+    except lumia.errors.PayloadError:
+        return False  # an empty or unprintable name; the log and `lumia doctor` tell of it
     if not account.enabled:
         state.disabled()
         return False
@@ -55,12 +64,14 @@ def _is_served(account: Account) -> bool:
     return True
 
 
-async def _served(account: Account) -> None:
+async def _served(account: Account, begun: set[Account]) -> None:
     if account.mode != POLLING:
         await _hooked(account)
         return
     async with lumia.adapters.owning(f"{NAME}/{account.name}"), api.aclient(account) as client:
-        await Poller(account, client).run()
+        poller = Poller(account, client, drop=account.drop_pending and account not in begun)
+        begun.add(account)
+        await poller.run()
 
 
 async def _hooked(account: Account) -> None:

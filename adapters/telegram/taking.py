@@ -17,6 +17,8 @@ from .segments import Me
 
 _log = logging.getLogger("lumia.telegram")
 _typing: set[asyncio.Task[None]] = set()
+_MOST_TYPING = 32
+"""Calls under way that show "typing …"; with more, it is not shown."""
 
 
 async def take(account: Account, me: Me, update: Any) -> None:
@@ -32,7 +34,7 @@ async def take(account: Account, me: Me, update: Any) -> None:
             _show_typing(account, found.msg)
         elif found is not None:
             await _start(account.name, found)
-    except (lumia.errors.PayloadError, lumia.errors.BoxTooLargeError) as error:
+    except (lumia.errors.PayloadError, lumia.errors.BoxError) as error:
         await gateway.call(_refuse, account.name, update, str(error))
 
 
@@ -63,7 +65,7 @@ def _refuse(account: str, update: Any, why: str) -> None:
 
 
 def _show_typing(account: Account, msg: Mapping[str, Any]) -> None:
-    if not account.typing or not msg["mentions_bot"]:
+    if not account.typing or not msg["mentions_bot"] or len(_typing) >= _MOST_TYPING:
         return
     params: dict[str, Any] = {"chat_id": outgoing.chat_id(msg["chat"]["id"]), "action": "typing"}
     if "thread" in msg:

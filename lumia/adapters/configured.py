@@ -10,6 +10,7 @@ from typing import Any
 
 from lumia.discovery import Found, discover
 from lumia.manifest import DEFAULT_SCHEMA_FILE, Adapter
+from lumia.marks import is_name
 
 
 @dataclass(frozen=True)
@@ -77,13 +78,16 @@ def configured(base: Path, root: Path, disabled: Collection[str] = ()) -> list[C
 
 
 def of_plugin(plugin: Plugin, root: Path) -> Iterator[Configured]:
-    """Yield the accounts that an adapter's file names; an adapter without such tables has one, called like it."""
+    """Yield the accounts that an adapter's file names; an adapter without such tables has one, called like it.
+
+    What can't be a name (empty, unprintable) is left out: the adapter's check tells of it.
+    """
     if not plugin.table:
         yield Configured(plugin, plugin.name, not plugin.disabled)
         return
     tables = read(file_of(plugin.name, root)).get(plugin.table)
     for name, settings in sorted(tables.items()) if isinstance(tables, Mapping) else ():
-        if isinstance(settings, Mapping):
+        if isinstance(settings, Mapping) and is_name(name):
             enabled = settings.get("enabled", True) is not False and not plugin.disabled
             yield Configured(plugin, name, enabled, settings)
 

@@ -189,9 +189,9 @@ class Board:
 
         field = account_field(state.standing.adapter, state.standing.account)
         ops = []
+        stale, state.stale = state.stale, False  # before it is read: what changes from here on is told next time
         alive = state.state in ALIVE
-        told = state.stale and (alive or field not in elsewhere)
-        state.stale = False
+        told = stale and (alive or field not in elsewhere)
         if (told or (again and alive)) and state.state != UNSEEN:
             state.standing.seen = self.now()
             ops.append(StoreOp("put", key_of(ACCOUNTS), as_json(asdict(state.standing), field), field=field))

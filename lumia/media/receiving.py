@@ -60,16 +60,25 @@ class Place:
 
 
 Locate = Callable[[dict[str, Any], dict[str, Any]], "Place | bytes"]
+Same = Callable[[dict[str, Any]], str]
 
 
-def receive(content: lumia.Box[Any], locate: Locate) -> None:
+def _by_ref(item: dict[str, Any]) -> str:
+    return str(item.get("ref") or "")
+
+
+def receive(content: lumia.Box[Any], locate: Locate, *, same: Same = _by_ref) -> None:
     """Fetch the files of a `msg` payload into the blob store, and start pipeline `msg` in the same lane.
 
     To be called by the consumer of `msg.media.<platform>`. Each file is an effect; its item gets `blob`, `size` and
     `media_type`, or `error` in plain words. `locate(item, msg)` tells where a file is, or returns its bytes; it runs
-    inside the effect, so it may ask the platform. A file whose `ref` was fetched lately is not fetched again. How many
-    files, how large and for how long: `[media]` of config/lumia.toml. A file that can't be had never holds up its
-    message: a second try for passing trouble, and it goes on without.
+    inside the effect, so it may ask the platform. How many files, how large and for how long: `[media]` of
+    config/lumia.toml. A file that can't be had never holds up its message: a second try for passing trouble, and it
+    goes on without.
+
+    same: tells by what text a file is known; one with the text of a file fetched lately is taken for that file and not
+    fetched again, one with "" is always fetched. It is the item's `ref` unless given: give it where a `ref` may be a
+    mere name, which different files can have.
     """
     msg: dict[str, Any] = deepcopy(content.into())
     settings = lumia.config.get("lumia").media
@@ -77,7 +86,7 @@ def receive(content: lumia.Box[Any], locate: Locate) -> None:
     step = lumia.context.required("lumia.media.receive()")
     longest = (step.step.timeout or step.runtime.limits.step_timeout) * SHARE
     seconds = min(float(settings.seconds), longest)
-    intake = _Intake(locate, msg, limit=size_limit(), remember=settings.remember, seconds=seconds)
+    intake = _Intake(locate, same, msg, limit=size_limit(), remember=settings.remember, seconds=seconds)
     for place, (n, item) in enumerate(wanted):
         if place < settings.max_files:
             item.update(intake.had(n, item, ahead=min(len(wanted), settings.max_files) - place - 1))
@@ -91,8 +100,10 @@ def receive(content: lumia.Box[Any], locate: Locate) -> None:
 class _Intake:
     """The files of one message. limit: bytes of one. remember, seconds: as configured."""
 
-    def __init__(self, locate: Locate, msg: dict[str, Any], *, limit: int, remember: float, seconds: float) -> None:
-        self._locate, self._msg, self._limit, self._remember = locate, msg, limit, remember
+    def __init__(
+        self, locate: Locate, same: Same, msg: dict[str, Any], *, limit: int, remember: float, seconds: float
+    ) -> None:
+        self._locate, self._same, self._msg, self._limit, self._remember = locate, same, msg, limit, remember
         self._until = time.monotonic() + seconds
 
     def had(self, n: int, item: dict[str, Any], *, ahead: int) -> dict[str, Any]:
@@ -103,8 +114,9 @@ class _Intake:
         except (MediaError, BlobError) as error:
             return {"error": _short(str(error))}
         blob: dict[str, Any] = found["blob"]
-        if item.get("ref") and self._remember and not found.get("known"):
-            lumia.store.set(_key(item), blob, scope=self._msg["account"], ttl=float(self._remember))
+        same = self._same(deepcopy(item))
+        if same and self._remember and not found.get("known"):
+            lumia.store.set(_key(same), blob, scope=self._msg["account"], ttl=float(self._remember))
         named = {"name": found["name"]} if found.get("name") and not item.get("name") else {}
         return {"blob": blob, "size": blob["size"], "media_type": blob["media_type"], **named}
 
@@ -124,7 +136,7 @@ class _Intake:
 
     def _obtained(self, item: dict[str, Any], ahead: int) -> dict[str, Any]:
         types = _TYPES.get(str(item.get("kind")))
-        known = _remembered(item, self._msg["account"], types)
+        known = _remembered(self._same(deepcopy(item)), self._msg["account"], types)
         if known is not None:
             return {"blob": known, "known": True}
         if (item.get("size") or 0) > self._limit:
@@ -166,16 +178,16 @@ class _Intake:
         return place
 
 
-def _remembered(item: Mapping[str, Any], account: str, types: Sequence[str] | None) -> dict[str, Any] | None:
+def _remembered(same: str, account: str, types: Sequence[str] | None) -> dict[str, Any] | None:
     """Return the blob of a file that was fetched lately and is still here."""
-    found = lumia.store.get(_key(item), scope=account) if item.get("ref") else None
+    found = lumia.store.get(_key(same), scope=account) if same else None
     if not isinstance(found, dict) or not lumia.blobs.holds(found):
         return None
     return found if not types or any(fits(found["media_type"], wanted) for wanted in types) else None
 
 
-def _key(item: Mapping[str, Any]) -> str:
-    return f"media:{hashlib.sha256(str(item['ref']).encode()).hexdigest()[:32]}"
+def _key(same: str) -> str:
+    return f"media:{hashlib.sha256(same.encode('utf-8', 'replace')).hexdigest()[:32]}"
 
 
 def _short(text: str) -> str:

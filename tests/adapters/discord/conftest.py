@@ -55,9 +55,10 @@ def start(discord: Discord, monkeypatch: pytest.MonkeyPatch) -> Start:
     @contextmanager
     def serve(*what: Any, **settings: Any) -> Iterator[Served]:
         config = {"discord": {"accounts": {"main": {**discord.settings, **settings}}}}
+        connects = settings.get("gateway", True) and not discord.gateway.refuse
         with served(DISCORD, *(what or (answer,)), config=config, settings=Settings(drain=3.0)) as running:
             hurry(monkeypatch)
-            if settings.get("gateway", True) and not discord.gateway.refuse:
+            if connects:
                 until(lambda: discord.gateway.ready, what="the bot to connect")
             yield running
 

@@ -205,10 +205,12 @@ class Broker:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.away, self._submit = False, lumia.adapters.submit
+        self.refused = 0
         monkeypatch.setattr(lumia.adapters, "submit", self.submit)
 
     async def submit(self, *args: Any, **kwargs: Any) -> str:
         if self.away:
+            self.refused += 1
             raise BackendUnavailableError("the broker is away")
         return await self._submit(*args, **kwargs)
 
@@ -233,6 +235,29 @@ def test_what_the_broker_did_not_take_is_not_told_to_discord_as_received(
         assert discord.rest.posted(discord.channel) == ["you said: before"]
         broker.away = False
         answered(discord, "before", "meanwhile")
+
+
+@pytest.mark.parametrize("noticed", ["at once", "when it is resumed"])
+def test_what_a_lost_session_has_sent_is_stored_although_nobody_sends_it_again(
+    discord: Discord, start: Start, monkeypatch: pytest.MonkeyPatch, noticed: str
+) -> None:
+    broker = Broker(monkeypatch)
+    with start():
+        discord.say("before")
+        answered(discord, "before")
+        broker.away = True
+        discord.say("meanwhile")
+        until(lambda: broker.refused)
+        if noticed == "at once":
+            discord.gateway.invalidate(resumable=False)
+        else:
+            discord.gateway.forget = True
+            discord.gateway.cut()
+        until(lambda: not discord.gateway.ready, what="the session to be lost")
+        broker.away = False
+        until(lambda: len(discord.gateway.identifies) == 2, timeout=15)
+        discord.say("after")
+        answered(discord, "before", "meanwhile", "after")
 
 
 def test_with_too_much_waiting_for_the_broker_the_connection_is_given_up_and_resumed(

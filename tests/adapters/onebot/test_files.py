@@ -54,3 +54,28 @@ def test_base64_needs_no_address() -> None:
         qq.say([{"type": "image", "data": {"file": encoded}}], user="30003")
         heard.wait(1)
         assert "error" not in heard.messages[0][0]["media"][0]
+
+
+def test_two_files_of_the_same_name_are_two_files() -> None:
+    heard, main = Heard(), {**MAIN, "media_hosts": ["127.0.0.1"]}
+    with (
+        peer(giving(b"of Ann", "text/plain")) as ann, peer(giving(b"of Bob", "text/plain")) as bob,
+        OneBot("10001", token=TOKEN) as qq, site(heard, main=main) as gateway,
+    ):  # fmt: skip
+        qq.connect(gateway.ws)
+        for user, web in (("30003", ann), ("30004", bob)):
+            qq.say([{"type": "file", "data": {"file": "report.txt", "url": web.url()}}], user=user)
+        heard.wait(2)
+        found = {msg["sender"]["id"]: lumia.blobs.get(msg["media"][0]["blob"]) for msg, _ in heard.messages}
+        assert found == {"30003": b"of Ann", "30004": b"of Bob"}
+
+
+def test_an_image_named_by_its_content_is_fetched_once() -> None:
+    heard, main = Heard(), {**MAIN, "media_hosts": ["127.0.0.1"]}
+    with peer(giving(PNG)) as web, OneBot("10001", token=TOKEN) as qq, site(heard, main=main) as gateway:
+        qq.connect(gateway.ws)
+        for count in (1, 2):
+            qq.say(image("6A8F0C1D2E3B4A5968778695A4B3C2D1.png", web.url()), group="12")
+            heard.wait(count)
+        assert len(web.paths) == 1
+        assert all(lumia.blobs.get(msg["media"][0]["blob"]) == PNG for msg, _ in heard.messages)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import logging
 from http import HTTPStatus
 from typing import Any
 
 import pytest
 
 import lumia
-from adapters.onebot import checking
+from adapters.onebot import accounts, checking
 from lumia.errors import BackendUnavailableError
 from tests.adapters.onebot.site import Heard, account, reach, send, sends, site
 from tests.peers.onebot import DROP, OneBot, fail
@@ -54,6 +55,25 @@ class TestForward:
                 assert "0ur" not in found.detail
                 qq.token = "0ur-token"
                 reach(gateway, "connected")
+
+    def test_an_account_that_is_taken_out_is_left_and_told(self, heard: Heard) -> None:
+        with OneBot("10001", token="t") as qq:
+            url = qq.serve()
+            with site(heard, main=out(url, access_token="t")) as gateway:
+                reach(gateway, "connected")
+                gateway.bot.runtime.config.settings("onebot").accounts = {}  # type: ignore[union-attr]
+                state = lumia.adapters.account("onebot", "main", platform="qq").standing
+                until(lambda: state.detail == "taken out of config/onebot.toml")
+                assert state.state == "disconnected"
+
+    def test_the_token_stands_in_no_log(self, heard: Heard, caplog: pytest.LogCaptureFixture) -> None:
+        with caplog.at_level(logging.DEBUG), OneBot("10001", token="0ur-token") as qq:
+            url = qq.serve()
+            with site(heard, main=out(url, access_token="0ur-token")) as gateway:
+                reach(gateway, "connected")
+                assert "0ur" not in repr(accounts.find("main"))
+        ours = [record.getMessage() for record in caplog.records if record.name != "websockets.server"]
+        assert ours and not [line for line in ours if "0ur-token" in line]
 
     def test_another_bot_at_the_address_is_refused(self, heard: Heard) -> None:
         with OneBot("10002") as qq:

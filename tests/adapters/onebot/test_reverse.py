@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,6 +12,7 @@ import websockets
 
 import lumia
 from adapters.onebot import checking
+from lumia.errors import BackendUnavailableError
 from tests.adapters.onebot.site import MAIN, TOKEN, Heard, account, reach, send, sends, site, state, waits
 from tests.peers.onebot import ASYNC, DROP, LOSE, SLOW, OneBot, fail
 from tests.support.gateway import Served
@@ -246,6 +248,26 @@ class TestOutcomes:
         send(gateway, "no")
         until(lambda: sends(gateway) == {"rejected": 1}, what="the send to be rejected")
         assert "110" in gateway.bot.dead[0].error
+
+    def test_a_store_that_is_away_before_anything_went_out_leaves_nothing_unknown(
+        self, gateway: Served, qq: OneBot, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        intake = sys.modules["adapters.onebot.intake"]
+        group_of, asked = intake.group_of, list[str]()
+
+        def away_once(account: str, user: str) -> str:
+            asked.append(user)
+            if len(asked) == 1:
+                raise BackendUnavailableError("the broker is away")
+            return str(group_of(account, user))
+
+        monkeypatch.setattr(intake, "group_of", away_once)
+        qq.connect(gateway.ws)
+        to = lumia.payloads.destination(3, "qq", "private", "30003")
+        with gateway.bot.runtime.activated():
+            lumia.event.start(to, lumia.Box.any({"text": "at last"}, meta={"account": "main"}))
+        until(lambda: sends(gateway) == {"sent": 1}, timeout=30, what=f"sent, there are {sends(gateway)}")
+        assert (asked, qq.texts()) == (["30003", "30003"], ["at last"])
 
     def test_a_cut_before_anything_was_done_is_unknown_and_held(self, gateway: Served, qq: OneBot) -> None:
         qq.fault("send_group_msg", LOSE)

@@ -235,6 +235,22 @@ class TestMessages:
 
         until(lambda: name() == "Ann")
 
+    def test_whether_somebody_listens_is_not_asked_of_the_broker_on_the_event_loop(
+        self, site: Served, sender: EventsSender, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        bot, threads = site.bot.runtime, list[threading.Thread]()
+        refresh = bot.refresh_routes
+
+        def asked() -> None:
+            threads.append(threading.current_thread())
+            refresh()
+
+        monkeypatch.setattr(bot, "refresh_routes", asked)
+        monkeypatch.setattr(bot, "_table", None)
+        reaction = {"type": "reaction_added", "user": "U1", "item": {"channel": "C1"}, "reaction": "eyes"}
+        sender.event(reaction)
+        assert threads and site.thread not in threads
+
     def test_limits_of_the_workspace_are_told(self, sender: EventsSender, caplog: pytest.LogCaptureFixture) -> None:
         body = {"type": "app_rate_limited", "team_id": "T1", "minute_rate_limited": 1518467820, "api_app_id": "A1"}
         assert sender.post(json.dumps(body).encode()).status_code == 200

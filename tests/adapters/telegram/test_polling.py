@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import sys
+import threading
 from typing import Any
 
 import pytest
@@ -126,6 +128,33 @@ class TestPolling:
             until(lambda: telegram.sent and seen)
         assert "message_id" in seen[0]["why"]
         assert seen[0]["update"]["message"]["chat"] == GROUP
+
+    def test_what_waits_is_dropped_at_the_start_and_not_after_a_failure(
+        self, telegram: TelegramServer, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        telegram.say("long ago")
+        with site(telegram, drop_pending=True):
+            poller_of = sys.modules["adapters.telegram.polling"].Poller
+            fetch, failed = poller_of._fetch, threading.Event()
+
+            async def fails_once(poller: Any) -> Any:
+                if not failed.is_set():
+                    telegram.say("meanwhile")
+                    failed.set()
+                    raise RuntimeError("a fault of ours")
+                return await fetch(poller)
+
+            until(lambda: state().state == "connected")
+            monkeypatch.setattr(poller_of, "_fetch", fails_once)
+            until(lambda: telegram.sent)
+        assert failed.is_set() and telegram.texts == ["you said meanwhile"]
+
+    def test_an_account_that_is_taken_out_is_told(self, telegram: TelegramServer) -> None:
+        with site(telegram) as running:
+            until(lambda: state().state == "connected")
+            running.bot.runtime.config.settings("telegram").accounts = {}  # type: ignore[union-attr]
+            until(lambda: lumia.adapters.account("telegram", "main").state == "disconnected")
+            assert lumia.adapters.account("telegram", "main").standing.detail == "taken out of config/telegram.toml"
 
     def test_typing_is_shown_if_wanted(self, telegram: TelegramServer) -> None:
         with site(telegram, typing=True):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 import lumia
 from lumia import adapters
+from lumia.errors import BackendUnavailableError
 from tests.adapters.telegram.site import TELEGRAM, answer, counts, site
 from tests.peers.telegram import Fault, TelegramServer
 from tests.peers.telegram_chats import ANN, GROUP
@@ -47,6 +50,24 @@ class TestFiles:
 
 
 class TestSending:
+    def test_a_store_that_is_away_before_anything_went_out_leaves_nothing_unknown(
+        self, telegram: TelegramServer, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with site(telegram) as running_site:
+            migration = sys.modules["adapters.telegram.migration"]
+            current, asked = migration.current, list[str]()
+
+            def away_once(account: str, chat_id: int | str) -> int | str:
+                asked.append(account)
+                if len(asked) == 1:
+                    raise BackendUnavailableError("the broker is away")
+                return int(current(account, chat_id))
+
+            monkeypatch.setattr(migration, "current", away_once)
+            telegram.say("hi")
+            until(lambda: counts() == {"sent": 1})
+            assert (telegram.texts, running_site.bot.dead) == (["you said hi"], [])
+
     def test_a_long_reply_comes_in_parts_and_a_retry_sends_only_what_is_missing(self, telegram: TelegramServer) -> None:
         with site(telegram):
             telegram.script("sendMessage", Fault.slow(0.01), Fault.flood(1))

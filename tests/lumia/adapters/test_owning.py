@@ -66,9 +66,10 @@ async def test_the_next_one_owns_it_when_the_block_has_ended_and_has_a_higher_to
     assert bot.transport.lease("a/main", "anyone", 1.0)  # it was given back
 
 
+@pytest.mark.parametrize("trouble", [BackendUnavailableError("the broker is away"), RuntimeError("no new threads")])
 @on_a_loop
 async def test_an_owner_whose_lease_can_not_be_renewed_has_ended_before_another_one_begins(
-    bot: Bot, monkeypatch: pytest.MonkeyPatch
+    bot: Bot, monkeypatch: pytest.MonkeyPatch, trouble: Exception
 ) -> None:
     ended: list[float] = []
 
@@ -85,7 +86,7 @@ async def test_an_owner_whose_lease_can_not_be_renewed_has_ended_before_another_
     real = InMemoryTransport.lease
 
     def away(self: InMemoryTransport, name: str, holder: str, seconds: float) -> int:
-        raise BackendUnavailableError("the broker is away")
+        raise trouble
 
     monkeypatch.setattr(InMemoryTransport, "lease", away)
     while not task.done():
