@@ -31,6 +31,7 @@ SILENT = [
     ("own message: the bot's account has sent it", "I wrote it myself", "我自己发的"),
     ("another bot: 99", "another bot wrote it", "别的机器人"),
     ("an echo of what the bot said", "repeated what I had just said", "重复"),
+    ("late: said 29 minutes ago, while I was away", "said while I was away", "不在线"),
     ("no score: 401", "couldn't tell whether it was meant for me.", "没能判断"),
     ("something new", "I noted “something new”", "“something new”"),
 ]
@@ -70,8 +71,8 @@ def test_each_reason_to_speak_is_told_in_both_languages(chat: Chat, reason: str,
 def test_every_documented_reason_has_words_of_its_own() -> None:
     table = DOCS.read_text("utf-8").partition("## The reasons")[2].partition("\n## ")[0]
     reasons = re.findall(r"`([a-z][^`]*)`", table.replace("score A under B", "score 0.1 under 0.6"))
-    silent, spoken = (reasons[:15], ["addressed to the bot", "it answers everything here", "score 0.9 over 0.6"])
-    assert {"own message", "no score", "another bot", "an echo", "not worth a reply"} <= set(silent)
+    silent, spoken = (reasons[:16], ["addressed to the bot", "it answers everything here", "score 0.9 over 0.6"])
+    assert {"late", "own message", "no score", "another bot", "an echo", "not worth a reply"} <= set(silent)
     for spoke, reason in [*((False, one) for one in silent), *((True, one) for one in spoken)]:
         told = meaning(f"{reason}: why", lambda key, **values: key, spoke=spoke, owner=False)
         assert told != "because.other", reason
