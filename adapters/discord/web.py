@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
-import threading
 from typing import Any
 
 import lumia
@@ -19,32 +17,7 @@ IN_TIME = 2.5
 """Seconds in which an interaction must be stored: Discord waits for its answer 3 s."""
 
 
-class Refusals:
-    """Counts posts without a valid signature; the store's counters follow at most once a second."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._counts: dict[str, int] = {}
-        self._written = float("-inf")
-
-    def note(self, account: str) -> bool:
-        """Count one; True when the counts should be written now."""
-        with self._lock:
-            self._counts[account] = self._counts.get(account, 0) + 1
-            now = lumia.system.monotonic()
-            due = now - self._written >= 1.0
-            self._written = now if due else self._written
-            return due
-
-    def write(self) -> None:
-        """Add the counts to the store's."""
-        with self._lock:
-            counts, self._counts = self._counts, {}
-        for name, number in counts.items():
-            lumia.store.of(NAME).incr("refused", number, scope=name)
-
-
-refusals = Refusals()
+refusals = lumia.adapters.Refusals(NAME)
 
 
 @lumia.web.route("/discord/{account}/interactions", methods=["POST"])
@@ -67,9 +40,7 @@ async def _authenticate(request: gateway.Request, account: Account, body: bytes)
     timestamp = request.headers.get("x-signature-timestamp", "")
     if interactions.signed(account.public_key, signature, timestamp, body):
         return
-    if refusals.note(account.name):
-        with contextlib.suppress(lumia.errors.BackendUnavailableError, gateway.BusyError):
-            await gateway.call(refusals.write)
+    await refusals.note(account.name)
     raise gateway.HTTPException(401, "X-Signature-Ed25519 is not this application's signature of the request")
 
 

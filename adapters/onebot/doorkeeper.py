@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import lumia
-from lumia import gateway
 
 from . import accounts
 from .accounts import Account
@@ -67,28 +64,4 @@ def admit(visitor: Visitor, *, local: bool) -> Account | Refusal:
     return Refusal(403, f"no account in {accounts.FILE} has this access token")
 
 
-class Refusals:
-    """Counts who was turned away; the store's counter follows at most once a second."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._count, self._written = 0, float("-inf")
-
-    async def note(self) -> None:
-        """Count one."""
-        with self._lock:
-            self._count += 1
-            now = lumia.system.monotonic()
-            due = now - self._written >= 1.0
-            self._written = now if due else self._written
-        if due:
-            with contextlib.suppress(lumia.errors.BackendUnavailableError, gateway.BusyError):
-                await gateway.call(self._write)
-
-    def _write(self) -> None:
-        with self._lock:
-            count, self._count = self._count, 0
-        lumia.store.of(NAME).incr("refused", count)
-
-
-refusals = Refusals()
+refusals = lumia.adapters.Refusals(NAME)

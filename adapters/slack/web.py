@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -12,8 +11,7 @@ import lumia
 from lumia import gateway
 
 from . import accounts, receive
-from .accounts import Account
-from .refusals import refusals
+from .accounts import NAME, Account
 from .signature import SIGNATURE, is_signed
 
 IN_TIME = 2.5
@@ -21,6 +19,7 @@ IN_TIME = 2.5
 _FORM = "application/x-www-form-urlencoded"
 _MOST_FIELDS = 100
 _NEVER_AGAIN = {"X-Slack-No-Retry": "1"}
+refusals = lumia.adapters.Refusals(NAME)
 
 
 @lumia.web.route("/slack/{account}/events", methods=["POST"])
@@ -47,9 +46,7 @@ def _account(name: str) -> Account:
 async def _unproven(account: Account, request: gateway.Request, data: bytes) -> gateway.Response:
     if SIGNATURE not in request.headers and b"ssl_check=1" in data.split(b"&"):
         return gateway.Response()  # Slack looks at our certificate; nothing is accepted by it
-    if refusals.note(account.name):
-        with contextlib.suppress(lumia.errors.BackendUnavailableError, gateway.BusyError):
-            await gateway.call(refusals.write)
+    await refusals.note(account.name)
     raise gateway.HTTPException(401, "this was not signed by Slack with the account's signing_secret, or long ago")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import hmac
 import json
 from typing import Any
@@ -10,11 +9,12 @@ from typing import Any
 import lumia
 from lumia import gateway
 
-from . import accounts, identity, refusals, taking
+from . import accounts, identity, taking
 from .accounts import NAME, WEBHOOK, Account
 
 HEADER = "x-telegram-bot-api-secret-token"
 _RETRY = {"Retry-After": "5"}
+refusals = lumia.adapters.Refusals(NAME)
 
 
 @lumia.web.route("/telegram/{account}", methods=["POST"])
@@ -41,9 +41,8 @@ async def _sender(request: gateway.Request) -> Account:
     given = request.headers.get(HEADER, "").encode("utf-8", "replace")
     if hmac.compare_digest(given, wanted.encode()) and wanted and account is not None:
         return account
-    if account is not None and refusals.note(name):
-        with contextlib.suppress(lumia.errors.BackendUnavailableError, gateway.BusyError):
-            await gateway.call(refusals.write)
+    if account is not None:
+        await refusals.note(name)
     if not served:
         raise gateway.HTTPException(404, f"no bot of this name takes a webhook; see [accounts] in config/{NAME}.toml")
     raise gateway.HTTPException(403, "X-Telegram-Bot-Api-Secret-Token is not the one given to setWebhook")

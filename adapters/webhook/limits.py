@@ -1,12 +1,10 @@
-"""What one gateway lets a source do per minute, and how many requests it refused."""
+"""What one gateway lets a source do per minute."""
 
 from __future__ import annotations
 
-import threading
-
 import lumia
 
-from .source import NAME, Source
+from .source import Source
 
 
 class Rates:
@@ -27,30 +25,4 @@ class Rates:
         return 0.0 if allowed else (1 - left) / per_second
 
 
-class Refusals:
-    """Counts requests without a valid token or signature; the store's counters follow at most once a second."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._counts: dict[str, int] = {}
-        self._written = float("-inf")
-
-    def note(self, source: Source) -> bool:
-        """Count one; True when the counts should be written now."""
-        with self._lock:
-            self._counts[source.name] = self._counts.get(source.name, 0) + 1
-            now = lumia.system.monotonic()
-            due = now - self._written >= 1.0
-            self._written = now if due else self._written
-            return due
-
-    def write(self) -> None:
-        """Add the counts to the store's."""
-        with self._lock:
-            counts, self._counts = self._counts, {}
-        for name, number in counts.items():
-            lumia.store.of(NAME).incr("refused", number, scope=name)
-
-
 rates = Rates()
-refusals = Refusals()

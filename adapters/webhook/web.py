@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import math
 from typing import Any
 from urllib.parse import quote
@@ -14,10 +13,11 @@ from lumia import gateway
 from . import attachments
 from . import body as bodies
 from . import source as sources
-from .limits import rates, refusals
+from .limits import rates
 from .source import NAME, Source
 
 _LOOK_AGAIN = 30.0
+refusals = lumia.adapters.Refusals(NAME)
 
 
 @lumia.web.route("/webhook/{source}", methods=["POST"])
@@ -89,9 +89,7 @@ def _source(request: gateway.Request) -> Source:
 async def _authenticate(request: gateway.Request, source: Source, signed: bytes) -> None:
     if source.sent(request.headers, signed):
         return
-    if refusals.note(source):
-        with contextlib.suppress(lumia.errors.BackendUnavailableError, gateway.BusyError):
-            await gateway.call(refusals.write)
+    await refusals.note(source.name)
     raise gateway.HTTPException(
         401,
         "needs Authorization: Bearer <token>, or X-Lumia-Signature: sha256=<hex HMAC of the body, or of a GET's path>",

@@ -20,6 +20,7 @@ from lumia.adapters.names import queue
 from lumia.adapters.outbound import delete, dispatch, edit
 from lumia.adapters.owning import Owned, owning
 from lumia.adapters.receipts import Receipt
+from lumia.adapters.refusals import Refusals
 from lumia.adapters.serving import AccountQueue, serving, waiting
 from lumia.adapters.splitting import parts, utf16
 from lumia.adapters.states import AccountState, account
@@ -33,6 +34,7 @@ __all__ = [
     "Outgoing",
     "Owned",
     "Receipt",
+    "Refusals",
     "accept",
     "account",
     "accounts",
