@@ -258,14 +258,20 @@ class NotDoneError(LumiaError):
     """A call to the outside world surely had no effect, so it may be made again, also under the policy `hold`."""
 
 
+_DAY = 86400.0
+
+
 class RetryAfterError(NotDoneError):
-    """The other side says when to come back: the step does after `wait` seconds, which costs it no try."""
+    """The other side says when to come back: the step does after `wait` seconds, which costs it no try.
+
+    What is no time, or longer than a day, is nothing anybody can wait for, and counts as a day.
+    """
 
     wait = 1.0
 
     def __init__(self, message: str, wait: float = 1.0) -> None:
         super().__init__(message)
-        self.wait = wait
+        self.wait = max(0.0, wait) if wait < _DAY else _DAY  # NaN is not less than anything
 
 
 class RejectedError(NotDoneError):

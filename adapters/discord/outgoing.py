@@ -39,11 +39,6 @@ class Letter:
     reply_to: str = ""
 
 
-def utf16(text: str) -> int:
-    """Return the length in UTF-16 units, the strictest way in which Discord could count."""
-    return len(text.encode("utf-16-le", "surrogatepass")) // 2
-
-
 def write(segments: Iterable[Mapping[str, Any]], reply_to: str = "") -> Letter:
     """Return the letter that segments make. A file after text goes with it; text after a file begins a new message."""
     allowed = markup.Allowed()
@@ -66,7 +61,9 @@ def write(segments: Iterable[Mapping[str, Any]], reply_to: str = "") -> Letter:
 
 
 def _split(block: Draft) -> list[Draft]:
-    texts = lumia.adapters.parts(block.content, MOST_CHARACTERS, utf16) if block.content.strip() else [""]
+    texts = (
+        lumia.adapters.parts(block.content, MOST_CHARACTERS, lumia.adapters.utf16) if block.content.strip() else [""]
+    )
     drafts = [Draft(text) for text in texts]
     drafts[-1].stickers = block.stickers[:MOST_STICKERS]
     drafts[-1].media = block.media[:MOST_FILES]

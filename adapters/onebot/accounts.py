@@ -191,6 +191,9 @@ def _wrong(account: Account, entry: Mapping[str, Any]) -> Iterator[Problem]:
     schemes = {"forward": ("ws", "wss"), "http": ("http", "https")}.get(account.mode, ())
     if schemes and not _is_url(account.url, schemes):
         yield Problem(name, f"mode {account.mode} needs a url", f'write url = "{schemes[0]}://host:port"')
+    elif schemes and not _is_bare(account.url):
+        what = "has a url with a query or a password in it, and urls are shown in states and logs"
+        yield Problem(name, what, "write the token as access_token")
     if account.mode == "http" and not (account.secret or account.token):
         yield Problem(name, "has neither secret nor access_token", "set secret, the key of X-Signature, on both sides")
     for key in ("access_token", "secret"):
@@ -205,6 +208,12 @@ def _is_url(url: str, schemes: tuple[str, ...]) -> bool:
         return parts.scheme in schemes and bool(parts.hostname) and parts.port != 0
     except ValueError:
         return False
+
+
+def _is_bare(url: str) -> bool:
+    """Tell whether a URL, which states and logs show, holds nothing secret."""
+    parts = urlsplit(url)
+    return not parts.query and not parts.username and not parts.password
 
 
 def _twins() -> Iterator[Problem]:

@@ -14,7 +14,7 @@ from lumia.adapters.sends import FAILED, HELD, REJECTED, RETRYING, SENT, UNKNOWN
 from lumia.box import Box
 from lumia.context import StepContext, here
 from lumia.effects import effect
-from lumia.errors import EffectError, NotDoneError, RetryAfterError, UnknownSendError
+from lumia.errors import EffectError, NotDoneError, PayloadError, RejectedError, RetryAfterError, UnknownSendError
 from lumia.flow import PERMANENT
 from lumia.journal import described
 from lumia.marks import Retry
@@ -65,8 +65,9 @@ class Outgoing:
     def part(self, n: int, call: Callable[..., Mapping[str, Any]], *args: Any) -> Receipt | None:
         """Send one message by `call(*args)`, which returns {"message_id": …}; a retry does not send it again.
 
-        Returns its receipt, None where the call gave no message id. A `NotDoneError` says that nothing was sent. After
-        any other error nobody knows: with the policy `hold` that is an `UnknownSendError`, else it is tried again.
+        Returns its receipt, None where the call gave no message id. A `NotDoneError` says that nothing was sent, and so
+        does a `PayloadError`: what can't be asked for is found out before it is asked. After any other error nobody
+        knows: with the policy `hold` that is an `UnknownSendError`, else it is tried again.
         """
         try:
             result = effect(f"{self.action} {n}", self._called, n, call, args, policy=self.policy, kind="send")
@@ -85,6 +86,8 @@ class Outgoing:
             return call(*args)
         except NotDoneError:
             raise
+        except PayloadError as error:
+            raise RejectedError(str(error)) from error
         except Exception as error:
             self.unsure = error
             raise

@@ -52,6 +52,8 @@ def dispatch(
         send = Send(send_id, adapter, by, to.platform, to.kind, to.id)
         sends.write(sends.moved(send, QUEUED, "", system.now(), fresh=True)[1])
     options: dict[str, Any] = {"queue": queue} if queue else {}
+    if said.get("idempotency_key"):  # two that looked at the same moment found neither's send
+        options["dedup"] = f"send:{call['action']}:{send_id}"
     events.start(
         event or f"{adapter}.{call['action']}",
         Box.any(call, meta={"account": by}),

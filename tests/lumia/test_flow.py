@@ -168,3 +168,10 @@ def test_being_put_off_costs_no_try_and_comes_back_when_it_was_told() -> None:
 def test_being_put_off_has_an_end(before: float, wait: float) -> None:
     found = after(plan("pipe"), 0, Raised.of(RetryAfterError("busy", wait=wait)), 1, Deferred(9, before))
     assert found.dead and "3600 s in all is the most" in found.reason
+
+
+@pytest.mark.parametrize(
+    "wait, kept", [(7.5, 7.5), (-1, 0), (float("inf"), 86400), (float("nan"), 86400), (1e300, 86400)]
+)
+def test_nobody_is_made_to_wait_for_longer_than_a_day_or_for_no_time_at_all(wait: float, kept: float) -> None:
+    assert RetryAfterError("later", wait=wait).wait == kept

@@ -103,6 +103,8 @@ class TestProblems:
             ({"mode": "telepathy"}, "mode is 'telepathy'"),
             ({"mode": "forward"}, "needs a url"),
             ({"mode": "forward", "url": "http://x"}, "needs a url"),
+            ({"mode": "forward", "url": "ws://x/?access_token=t"}, "url with a query or a password"),
+            ({"mode": "forward", "url": "ws://me:t@x"}, "url with a query or a password"),
             ({"mode": "http", "url": "http://x"}, "neither secret nor access_token"),
             ({"on_unknown": "guess"}, "on_unknown is 'guess'"),
             ({"self_id": "me"}, "self_id is 'me'"),

@@ -23,7 +23,7 @@ class Wire:
     def __init__(self) -> None:
         self.out: list[dict[str, Any]] = []
         self.closed: tuple[int, str] | None = None
-        self.wrote = asyncio.Event()
+        self.wrote, self.gone = asyncio.Event(), asyncio.Event()
 
     async def send(self, text: str) -> None:
         if self.closed:
@@ -33,6 +33,7 @@ class Wire:
 
     async def close(self, code: int, reason: str) -> None:
         self.closed = self.closed or (code, reason)
+        self.gone.set()
 
 
 def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -149,9 +150,7 @@ class TestRoles:
             link, old, new = linked(), Wire(), Wire()
             link.attach(old, "universal")
             link.attach(new, "universal")
-            await asyncio.sleep(0)
-            await asyncio.sleep(0)
-            assert old.closed is not None
+            await old.gone.wait()
             link.detach(old)
             assert link.ready
             await asked(link, new)
@@ -160,16 +159,15 @@ class TestRoles:
 
     def test_a_replaced_connection_stays_until_it_has_answered(self) -> None:
         async def test() -> None:
-            link, old, new = linked(), Wire(), Wire()
+            link, old, new = linked(grace=60), Wire(), Wire()
             link.attach(old, "universal")
             calling, echo = await asked(link, old)
             link.attach(new, "universal")
-            await asyncio.sleep(0.01)
+            await asked(link, new)
             assert old.closed is None
             answered(link, echo, "kept")
             assert (await calling).data == "kept"
-            await asyncio.sleep(0.01)
-            assert old.closed is not None
+            await old.gone.wait()
 
         run(test)
 
@@ -179,8 +177,7 @@ class TestRoles:
             link.attach(quiet, "api")
             link.attach(beating, "event")
             link.beat(beating, 0.01)
-            while beating.closed is None:
-                await asyncio.sleep(0.005)
+            await beating.gone.wait()
             assert quiet.closed is None
             assert not link.ready
 

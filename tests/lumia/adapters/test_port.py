@@ -142,6 +142,14 @@ def test_one_idempotency_key_is_one_send() -> None:
         assert sends.counts("toy", "main") == {"sent": 1}
 
 
+def test_two_that_look_for_one_idempotency_key_at_the_same_moment_are_one_send(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sends, "find", lambda send_id: None)
+    with toy() as bot:
+        for _ in range(2):
+            bot.event(TO, lumia.Box.any({"text": "hi", "idempotency_key": "k"}))
+        assert len(calls) == 1
+
+
 def test_what_surely_did_not_arrive_is_tried_again_and_a_part_that_did_is_not() -> None:
     answers.extend([None, UnreachableError("no route")])
     with toy() as bot:
@@ -158,6 +166,14 @@ def test_what_the_platform_refuses_for_good_is_a_dead_letter_at_once() -> None:
         bot.event(TO, lumia.Box.any("hi"))
         assert sends.counts("toy", "main") == {"rejected": 1}
         assert [letter.error for letter in bot.dead] == ["RejectedError: the bot was blocked by the user"]
+
+
+def test_what_can_not_even_be_asked_for_was_surely_not_sent() -> None:
+    answers.append(PayloadError("no account is called main any more"))
+    with toy() as bot:
+        bot.event(TO, lumia.Box.any("hi"))
+        assert sends.counts("toy", "main") == {"rejected": 1}
+        assert [letter.error for letter in bot.dead] == ["RejectedError: no account is called main any more"]
 
 
 def test_what_may_have_arrived_is_held_and_says_where() -> None:
