@@ -28,6 +28,14 @@
     │   ├── DependencyError
     │   ├── UniqueConflictError
     │   └── PluginLoadError
+    ├── PkgError                   an operation of `pkg` can't be done; nothing was changed
+    │   ├── SourceError            a repository, tag or folder can't be had
+    │   ├── UnsafePackageError     what was fetched, or its address, is refused
+    │   ├── SignatureError         tampered with, signed by another key, or revoked
+    │   ├── RegistryError          the registry can't be reached, or answers what it must not
+    │   ├── PlanError              dependencies, ranges or domains don't fit together
+    │   ├── HookError              a plugin's hook failed, or took too long
+    │   └── OperationError         a step of an operation failed; it was undone
     ├── ServiceError               an absent, or doubly provided, service
     ├── TransportError
     │   ├── BackendUnavailableError  the broker or store can't be reached
@@ -188,6 +196,38 @@ class UniqueConflictError(PluginError):
 
 class PluginLoadError(PluginError):
     """Importing a plugin or running its on_load failed; names file and line."""
+
+
+class PkgError(LumiaError):
+    """An operation of `pkg` can't be done, and everything is as it was (spec §13)."""
+
+
+class SourceError(PkgError):
+    """A git repository, a tag in it, or a folder can't be had."""
+
+
+class UnsafePackageError(PkgError):
+    """What was fetched, or the address it should come from, is refused."""
+
+
+class SignatureError(PkgError):
+    """A package was tampered with, is signed by another key than before, or its key was revoked (spec §14.2)."""
+
+
+class RegistryError(PkgError):
+    """The registry can't be reached, or its answer doesn't fit its schema."""
+
+
+class PlanError(PkgError):
+    """Dependencies, version ranges, `unique` domains or Python packages don't fit together."""
+
+
+class HookError(PkgError):
+    """A lifecycle hook ended with another exit code than 0, or ran out of time (spec §7.4)."""
+
+
+class OperationError(PkgError):
+    """A step of an operation failed; what it had changed was put back."""
 
 
 class ServiceError(LumiaError):

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn
 
+from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -68,6 +69,16 @@ def _range(value: str) -> str:
         SpecifierSet(value)
     except InvalidSpecifier:
         raise ValueError(f"{value!r} is no version range; write it like '>=0.2.0' or '>=0.2,<1'") from None
+    return value
+
+
+def _requirement(value: str) -> str:
+    try:
+        asked = Requirement(value)
+    except InvalidRequirement:
+        raise ValueError(f"{value!r} is no Python requirement; write it like 'feedparser>=6,<7' (PEP 508)") from None
+    if asked.url is not None:
+        raise ValueError(f"{value!r} names an address; name a package of the Python package index and a range")
     return value
 
 
@@ -158,7 +169,7 @@ class Manifest(_Strict):
     name: hyphenated. dependencies: plugin name → version range (PEP 440). provides: services and domains it offers;
     unique: domains it claims alone. Beyond the spec: gateway (it mounts routes or owns sockets, so the gateway loads
     it), adapter (it connects a platform), commands (name → one line of help), queues of its own, permissions it asks
-    for, isolation ("process" asks for a worker of its own).
+    for, python_dependencies (packages it needs, PEP 508), isolation ("process" asks for a worker of its own).
     """
 
     name: PluginName
@@ -169,6 +180,7 @@ class Manifest(_Strict):
     main: Annotated[str, AfterValidator(_entry)] = "plugin.py"
     min_core_version: Annotated[str, AfterValidator(_version)] | None = None
     dependencies: dict[PluginName, Annotated[str, AfterValidator(_range)]] = Field(default_factory=dict)
+    python_dependencies: Annotated[tuple[Annotated[str, AfterValidator(_requirement)], ...], Field(strict=False)] = ()
     provides: _Names = ()
     unique: _Names = ()
     source: Source | None = None
