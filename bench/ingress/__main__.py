@@ -37,7 +37,7 @@ def options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="one short round")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=4.0, help="of each load")
-    parser.add_argument("--gateways", type=int, default=1, help="gateway processes, each on a port of its own")
+    parser.add_argument("--gateways", type=int, default=1, help="gateway processes, which share the port")
     parser.add_argument("--connections", type=int, default=64)
     parser.add_argument("--auth", choices=tuple(KEYS), help="one way only")
     given = parser.parse_args(arguments)

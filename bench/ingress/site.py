@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from bench.processes import BenchError, Group, cpu_seconds, running, wait_until
 from lumia.paths import base
 from lumia.runtime import Runtime
 from tasks.supervise.ports import free_port
+from tasks.supervise.services import listens
 from tests.support.servers import Server
 from tests.support.workers import bot_root, first_party, write_plugin
 
@@ -66,18 +67,15 @@ def made_root(folder: Path) -> Path:
 
 @contextmanager
 def gateways(root: Path, url: str, count: int) -> Iterator[Site]:
-    """Run so many gateways, each on a port of its own."""
-    ports = [free_port() for _ in range(count)]
-    env = {**os.environ, "LUMIA_ROOT": str(root), "LUMIA_REDIS_URL": url}
-    command = [sys.executable, "-m", "lumia.gateway"]
-    with ExitStack() as stack:
-        groups = [
-            stack.enter_context(running([command], {**env, "LUMIA__GATEWAY__PORT": str(port)}, root / "gateway.log"))
-            for port in ports
-        ]
-        group = Group(tuple(process for one in groups for process in one.processes), root / "gateway.log")
-        _answers(ports, "/healthz", group)
-        yield Site("gateway", ports, "/webhook", group)
+    """Run so many gateways, which share a port."""
+    port = free_port()
+    env = {**os.environ, "LUMIA_ROOT": str(root), "LUMIA_REDIS_URL": url, "LUMIA__GATEWAY__PORT": str(port),
+           "LUMIA__GATEWAY__PROCESSES": str(count)}  # fmt: skip
+    with running([[sys.executable, "-m", "lumia.gateway"]] * count, env, root / "gateway.log") as group:
+        pids = [process.pid for process in group.processes]
+        wait_until(lambda: all(listens(pid, port) for pid in pids), START_SECONDS, "the gateways listen", group)
+        _answers([port], "/healthz", group)
+        yield Site("gateway", [port], "/webhook", group)
 
 
 @contextmanager

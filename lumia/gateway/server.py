@@ -60,10 +60,20 @@ class Server(uvicorn.Server):
 
 
 def listen(settings: Settings) -> socket.socket:
-    """Return the listening socket; raises `GatewayError` when the address is taken or not this machine's."""
+    """Return the listening socket; raises `GatewayError` when the address is taken or not this machine's.
+
+    Of several processes each has a socket of its own on the port, and the kernel spreads connections over them
+    (SO_REUSEPORT, socket(7)).
+    """
     try:
         family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-        return socket.create_server((settings.host, settings.port), family=family, backlog=2048)
+        address = (settings.host, settings.port)
+        return socket.create_server(address, family=family, backlog=2048, reuse_port=settings.processes > 1)
+    except ValueError:
+        raise GatewayError(
+            "this system can't have several processes listen on one port; set `processes = 1` under [gateway] in "
+            "config/lumia.toml"
+        ) from None
     except OSError as error:
         raise GatewayError(
             f"the gateway can't listen on {settings.host}:{settings.port}: {error.strerror or error}; stop "

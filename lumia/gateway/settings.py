@@ -13,15 +13,17 @@ DEFAULT_PORT = 8470
 class Settings:
     """The gateway's figures; sizes in bytes, times in seconds.
 
-    hosts: names it answers to besides the loopback ones. origins: web origins (`https://name`) that may post or open
-    WebSockets besides its own. head_timeout: how long a client may take for a request's headers, send_timeout: to take
-    what it is sent. connections: open at once, of both kinds. socket_rate: messages a second that are taken from one
-    WebSocket. drain: how long in-flight requests may take after SIGTERM. threads: calls into the core
-    at once; waiting: calls that may queue for them before clients get a 429.
+    processes: how many gateways share the port; each of them is told so. hosts: names it answers to besides the
+    loopback ones. origins: web origins (`https://name`) that may post or open WebSockets besides its own. head_timeout:
+    how long a client may take for a request's headers, send_timeout: to take what it is sent. connections: open at
+    once, of both kinds. socket_rate: messages a second that are taken from one WebSocket. drain: how long in-flight
+    requests may take after SIGTERM. threads: calls into the core at once; waiting: calls that may queue for them before
+    clients get a 429.
     """
 
     host: str = "127.0.0.1"
     port: int = DEFAULT_PORT
+    processes: int = 1
     hosts: tuple[str, ...] = ()
     origins: tuple[str, ...] = ()
     max_body: int = 1_048_576

@@ -20,7 +20,7 @@ from tasks.supervise.services import (
     WorkerOptions,
     beat_service,
     flower_service,
-    gateway_service,
+    gateway_services,
     worker_service,
 )
 from tasks.supervise.settings import Settings, read_settings
@@ -93,7 +93,7 @@ def make_plan(base: Path, root: Path, options: UpOptions) -> Plan:
         *stores,
         worker_service(place, WorkerOptions("worker"), essential=True),
         beat_service(place),
-        gateway_service(place, settings.gateway_host, settings.gateway_port),
+        *gateway_services(place, settings.gateway_host, settings.gateway_port, settings.gateways),
     ]
     ports.append(Port(settings.gateway_host, settings.gateway_port, "[gateway] port", "the gateway"))
     if options.flower:

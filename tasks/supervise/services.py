@@ -115,17 +115,27 @@ def beat_service(place: Place) -> Service:
     )
 
 
-def gateway_service(place: Place, host: str, port: int) -> Service:
-    """Return the gateway; the variables over its configuration tell it what `--port` changed."""
+def gateway_services(place: Place, host: str, port: int, count: int = 1) -> list[Service]:
+    """Return the gateways that share a port; the bot is up when the first one is, and the others follow."""
+    return [gateway_service(place, host, port, number, count) for number in range(1, count + 1)]
+
+
+def gateway_service(place: Place, host: str, port: int, number: int = 1, count: int = 1) -> Service:
+    """Return gateway `number` of so many; the variables over its configuration tell it what `--port` changed.
+
+    Which of several answers a request is the kernel's choice, so that each is looked for by its listening socket.
+    """
+    shared = count > 1
     reached = "127.0.0.1" if host in ("0.0.0.0", "::", "") else host
     return Service(
-        name="gateway",
+        name="gateway" if number == 1 else f"gateway-{number}",
         kind="gateway",
         command=(sys.executable, "-m", "lumia.gateway"),
-        probe=lambda pid: http_status(reached, port, "/healthz") == 200,
+        probe=lambda pid: (not shared or listens(pid, port)) and http_status(reached, port, "/healthz") == 200,
         url=f"http://{f'[{reached}]' if ':' in reached else reached}:{port}/",
         after=place.after,
-        env=place.env(LUMIA__GATEWAY__HOST=host, LUMIA__GATEWAY__PORT=str(port)),
+        env=place.env(LUMIA__GATEWAY__HOST=host, LUMIA__GATEWAY__PORT=str(port), LUMIA__GATEWAY__PROCESSES=str(count)),
+        essential=number == 1,
         grace=15.0,
         stage=0,
     )
@@ -148,6 +158,17 @@ def flower_service(place: Place, port: int) -> Service:
         stop=signal.SIGKILL,
         stage=3,
     )
+
+
+def listens(pid: int, port: int) -> bool:
+    """Tell whether a process has a TCP socket that listens on `port`."""
+    import psutil
+
+    try:
+        found = psutil.Process(pid).net_connections(kind="tcp")
+    except psutil.Error:
+        return False
+    return any(one.status == psutil.CONN_LISTEN and one.laddr and one.laddr.port == port for one in found)
 
 
 def http_status(host: str, port: int, path: str, timeout: float = 1.0) -> int:

@@ -26,6 +26,7 @@ class Settings:
 
     gateway_host: str = "127.0.0.1"
     gateway_port: int = 8470
+    gateways: int = 1
     flower_port: int = 8471
     redis_port: int = 8472
     postgres_port: int = 8473
@@ -48,6 +49,7 @@ def read_settings(root: Path) -> Settings:
     return Settings(
         gateway_host=reader.text("gateway", "host", Settings.gateway_host),
         gateway_port=reader.port("gateway", Settings.gateway_port),
+        gateways=reader.number("gateway", "processes", Settings.gateways, 1, 64),
         flower_port=reader.port("flower", Settings.flower_port),
         redis_port=reader.port("redis", Settings.redis_port),
         postgres_port=reader.port("postgres", Settings.postgres_port),
@@ -88,9 +90,12 @@ class _Reader:
         return value
 
     def port(self, table: str, default: int) -> int:
-        value = self._value(table, "port", default)
-        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 65535:
-            raise self._refuse(table, "port", value, "a whole number from 1 to 65535")
+        return self.number(table, "port", default, 1, 65535)
+
+    def number(self, table: str, key: str, default: int, least: int, most: int) -> int:
+        value = self._value(table, key, default)
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+            raise self._refuse(table, key, value, f"a whole number from {least} to {most}")
         return value
 
     def choice(self, table: str, key: str, default: str, allowed: tuple[str, ...]) -> str:

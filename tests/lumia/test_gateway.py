@@ -526,6 +526,14 @@ class TestEnding:
         with pytest.raises(GatewayError, match=rf"{site.port}.*\[gateway\]"):
             listen(Settings(port=site.port))
 
+    def test_several_processes_listen_on_one_port_only_when_they_are_told_that_they_are_several(self) -> None:
+        with listen(Settings(port=0, processes=2)) as first:
+            port = first.getsockname()[1]
+            with listen(Settings(port=port, processes=2)) as second:
+                assert second.getsockname()[1] == port
+            with pytest.raises(GatewayError, match=str(port)):
+                listen(Settings(port=port))
+
 
 class TestProcess:
     """`python -m lumia.gateway` as its supervisor sees it."""

@@ -18,7 +18,15 @@ from tasks.supervise.heartbeats import beat_answers, server_time, worker_answers
 from tasks.supervise.plan import UpOptions, make_plan
 from tasks.supervise.ports import free_port
 from tasks.supervise.resp import connect
-from tasks.supervise.services import Place, WorkerOptions, flower_service, gateway_service, http_status, worker_service
+from tasks.supervise.services import (
+    Place,
+    WorkerOptions,
+    flower_service,
+    gateway_service,
+    gateway_services,
+    http_status,
+    worker_service,
+)
 from tasks.supervise.urls import database_url, redis_url
 
 PLACE = Place(Path("/base"), Path("/bot"), "redis://h/0", after=("valkey",))
@@ -99,6 +107,16 @@ def test_the_address_of_a_gateway_on_ipv6_can_be_opened() -> None:
 def test_the_gateway_is_ready_when_healthz_says_so(healthz: int) -> None:
     assert gateway_service(PLACE, "127.0.0.1", healthz).probe(1)
     assert not gateway_service(PLACE, "127.0.0.1", free_port()).probe(1)
+
+
+def test_several_gateways_share_the_port_and_the_bot_waits_for_the_first(healthz: int) -> None:
+    first, second = gateway_services(PLACE, "127.0.0.1", healthz, 2)
+    assert [(one.name, one.essential, one.env["LUMIA__GATEWAY__PROCESSES"]) for one in (first, second)] == [
+        ("gateway", True, "2"),
+        ("gateway-2", False, "2"),
+    ]
+    assert first.probe(os.getpid()), "this process listens there"
+    assert not first.probe(1), "another one doesn't, whoever answers"
 
 
 def test_flower_is_ready_when_it_answers_anything_and_listens_on_loopback(healthz: int) -> None:
