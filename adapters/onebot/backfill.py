@@ -25,25 +25,26 @@ class AbsentError(Exception):
     """The peer keeps no history of this kind of chat."""
 
 
-async def missed(ask: Ask, account: Account, chat: str, since: float, now: float) -> list[Event]:
+async def missed(ask: Ask, account: Account, chat: str, since: float, now: float, page: int = PAGE) -> list[Event]:
     """Return the message events of a chat from `since` on, oldest first.
 
-    chat: e.g. `group-12`. At most `backfill_max` of them, none older than `backfill_minutes`. Raises `AbsentError` when
-    the peer has no such action, and what `ask` raises.
+    chat: e.g. `group-12`. page: messages per request. At most `backfill_max` of them, none older than
+    `backfill_minutes`. Raises `AbsentError` when the peer has no such action, and what `ask` raises.
     """
     horizon = max(since, now - account.backfill_minutes * 60)
     if account.backfill_max <= 0 or account.backfill_minutes <= 0:
         return []
-    found = [event for event in await _newest(ask, chat, horizon, account.backfill_max) if time_of(event) >= horizon]
+    newest = await _newest(ask, chat, horizon, account.backfill_max, page)
+    found = [event for event in newest if time_of(event) >= horizon]
     return found[-account.backfill_max :]
 
 
-async def _newest(ask: Ask, chat: str, horizon: float, most: int) -> list[Event]:
+async def _newest(ask: Ask, chat: str, horizon: float, most: int, size: int) -> list[Event]:
     known: set[str] = set()
     found: list[Event] = []
     oldest = ""
     while len(found) < most:
-        page = in_order(await _page(ask, chat, oldest, min(PAGE, most)))
+        page = in_order(await _page(ask, chat, oldest, min(size, most)))
         fresh = [event for event in page if message_id(event) not in known]
         if not fresh:
             break

@@ -21,15 +21,34 @@ class Cursors:
     def __init__(self, account: str) -> None:
         self._account = account
         self._times: dict[str, float] = {}
+        self._held: dict[str, float] = {}
         self._dirty = False
 
     def seen(self, chat: str, time: float) -> bool:
         """Note that a message was accepted; nothing is written yet. Tell whether nothing was known of the chat."""
+        if chat in self._held:
+            self._held[chat] = max(self._held[chat], time)
+            return False
         known = self._times.get(chat)
         if known is None or time > known:
             self._times[chat] = time
             self._dirty = True
         return known is None
+
+    def hold(self, chat: str) -> None:
+        """Leave a chat's time as it is, whatever is heard, until `release`: what was said since it is still missing."""
+        self._held.setdefault(chat, 0.0)
+
+    def release(self, chat: str) -> None:
+        """Go on with a chat, from the newest message heard meanwhile."""
+        newest = self._held.pop(chat, 0.0)
+        if newest:
+            self.seen(chat, newest)
+
+    @property
+    def times(self) -> dict[str, float]:
+        """Return what is known."""
+        return dict(self._times)
 
     @property
     def dirty(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from functools import partial
@@ -23,6 +24,8 @@ from .link import API, REPLACED, Link, Socket
 
 TICK = 5.0
 """Seconds between two times that cursors are written and the account's newest connection is looked up."""
+FILL_TRIES = 8
+"""How often the history of a chat is asked for, once per reconnect, before what it would have told is given up."""
 _FETCHES = 4
 _PATIENCE = 5.0
 _log = logging.getLogger("lumia.onebot")
@@ -46,7 +49,7 @@ class Station:
         self._ticking: asyncio.Task[None] | None = None
         self._fetching = asyncio.Semaphore(_FETCHES)
         self._no_history: set[str] = set()
-        self._troubled: set[str] = set()
+        self._failed = Counter[str]()
 
     @property
     def by_http(self) -> bool:
@@ -61,14 +64,16 @@ class Station:
     # --- connections
 
     async def begin(self, socket: Socket, role: str) -> None:
-        """Take a socket in; when with it both ways are open, what was missed is fetched first."""
-        was_ready = self.link.ready
+        """Take a socket in; when with it both ways are open, what was missed is fetched first.
+
+        That also holds for one that replaces another: the old one may have been dead for long without a sign of it.
+        """
         self.why_offline, self._elsewhere = "", False
         if role != "event":
             self.generation = lumia.system.new_id()
         self.link.attach(socket, role)
         self._tick()
-        if self.link.ready and not was_ready:
+        if self.link.ready:
             self._no_history.clear()
             await self.catch_up(self.link.call)
 
@@ -250,10 +255,8 @@ class Station:
             loading.cancel()
             _log.warning("onebot account %s: what was missed can't be fetched, the store is away", self.account.name)
             return
-        skipped, self._troubled = self._troubled, set()
         for name, since in loading.result().items():
-            if name not in skipped:
-                self.inlet.begin(name, partial(self._fill, ask, name, since))
+            self.inlet.begin(name, partial(self._fill, ask, name, since))
 
     async def _fill(self, ask: Callable[[str, Mapping[str, Any]], Awaitable[Answer]], name: str, since: float) -> None:
         kind = name.partition("-")[0]
@@ -261,7 +264,8 @@ class Station:
             return
         try:
             async with self._fetching:
-                events = await backfill.missed(ask, self.account, name, since, lumia.system.now())
+                page = max(1, backfill.PAGE >> self._failed[name])
+                events = await backfill.missed(ask, self.account, name, since, lumia.system.now(), page)
         except backfill.AbsentError as absent:
             if kind not in self._no_history:
                 self._no_history.add(kind)
@@ -269,12 +273,27 @@ class Station:
                              self.account.name, absent, kind)  # fmt: skip
             return
         except (UnknownOutcomeError, lumia.errors.NotDoneError) as error:
-            # An answer too large for a frame cuts the connection: without this it would after every reconnect.
-            self._troubled.add(name)
-            _log.warning("onebot account %s: the history of %s can't be had: %s", self.account.name, name, error)
+            self._not_filled(name, error)
             return
         for event in events:
             chat = incoming.chat_of(event)
             mine = backfill.of_bot(event, self.link.self_id)
             if chat is not None and not mine and incoming.is_talk(event, self.link.self_id):
                 await self.accept(event, chat, backfilled=True)
+        del self._failed[name]
+        self.cursors.release(name)
+
+    def _not_filled(self, name: str, error: Exception) -> None:
+        """Ask again after the next reconnect, from the same moment on and for fewer messages at once.
+
+        An answer too large for a frame cuts the connection, and would after every reconnect.
+        """
+        self._failed[name] += 1
+        if self._failed[name] < FILL_TRIES:
+            self.cursors.hold(name)
+            _log.warning("onebot account %s: the history of %s can't be had now: %s", self.account.name, name, error)
+            return
+        del self._failed[name]
+        self.cursors.release(name)
+        _log.error("onebot account %s: the history of %s could not be had %d times, so what was said there during "
+                   "the outage is left out: %s", self.account.name, name, FILL_TRIES, error)  # fmt: skip

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 import lumia
+from adapters.onebot.cursors import Cursors
 from lumia.errors import BackendUnavailableError
 from tests.adapters.onebot.site import MAIN, TOKEN, Heard, reach, site
-from tests.peers.onebot import OneBot
+from tests.peers.onebot import DROP, OneBot
 from tests.support.gateway import Served
 from tests.support.wait import until
 
@@ -141,3 +142,50 @@ def test_a_connection_cut_within_a_frame_loses_nothing_and_repeats_nothing() -> 
             qq.connect(gateway.ws)
         qq.say("after", group="12")
         assert heard.wait(pieces + 3) == ["before", *(f"cut {n}" for n in range(pieces + 1)), "after"]
+
+
+def test_what_a_dead_connection_swallowed_is_fetched_by_the_one_that_replaces_it() -> None:
+    """Behind a router that forgot the connection, the peer's messages go nowhere, and the gateway hears nothing."""
+    heard = Heard()
+    with site(heard) as gateway, OneBot("10001", token=TOKEN) as qq, OneBot("10001", token=TOKEN) as again:
+        qq.connect(gateway.ws)
+        qq.say("before", group="12")
+        heard.wait(1)
+        until(lambda: stored(), what="the cursor")
+        qq.freeze()
+        again.chats = qq.chats
+        again.message("swallowed", group="12")
+        again.connect(gateway.ws)
+        again.say("after", group="12")
+        assert heard.wait(3) == ["before", "swallowed", "after"]
+        qq.cut()
+
+
+def test_a_history_that_is_cut_off_is_asked_for_again_in_smaller_pieces_by_each_later_connection() -> None:
+    heard = Heard()
+    with site(heard) as gateway, OneBot("10001", token=TOKEN) as qq:
+        qq.connect(gateway.ws)
+        qq.say("before", group="12")
+        heard.wait(1)
+        seen(gateway, qq, "group-12")
+        qq.message("missed", group="12")
+        qq.fault("get_group_msg_history", DROP, DROP)
+        for _ in range(2):
+            qq.connect(gateway.ws)
+            until(lambda: not qq.lines, what="the connection is cut by the history's answer")
+        qq.connect(gateway.ws)
+        assert heard.wait(2) == ["before", "missed"]
+        asked = [one["params"]["count"] for one in qq.asked if one["action"] == "get_group_msg_history"]
+        assert asked[:3] == [20, 10, 5]
+
+
+def test_a_chat_whose_history_is_still_missing_keeps_its_place_whatever_is_heard() -> None:
+    cursors = Cursors("main")
+    cursors.seen("group-12", 100.0)
+    cursors.hold("group-12")
+    assert not cursors.seen("group-12", 200.0)
+    assert not cursors.seen("group-12", 150.0)
+    assert cursors.seen("group-13", 200.0)
+    assert cursors.times == {"group-12": 100.0, "group-13": 200.0}
+    cursors.release("group-12")
+    assert cursors.times["group-12"] == 200.0
