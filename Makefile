@@ -44,6 +44,7 @@ bench: $(VENV)/.dev ## Compare with Celery, Dramatiq, Taskiq and Huey on this ma
 
 chaos: $(VENV)/.dev ## Kill processes under load and check that nothing is lost or done twice
 	@$(BIN)/python -m bench.chaos
+	@$(BIN)/python -m bench.chaos_adapters
 
 lock: $(VENV)/.dev ## Write requirements/*.txt anew from requirements/*.in
 	@sh requirements/lock.sh

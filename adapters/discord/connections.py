@@ -20,6 +20,8 @@ from .shard import NotAdmittedError, Shard
 
 LOOK_EVERY = 1.0
 """Seconds between two looks at the settings."""
+REFUSED_PAUSE = 600.0
+"""Seconds after a refusal; what its reason names may be put right at Discord, of which nobody tells us."""
 _COMMANDS_EVERY = 5.0
 _log = logging.getLogger("lumia.discord")
 
@@ -91,9 +93,10 @@ async def _serve(account: Account, owned: lumia.adapters.Owned) -> None:
                 group.create_task(Shard(account, index, starts, told, owned.lost).run())
     except* NotAdmittedError as refused:
         why = str(refused.exceptions[0])
-        _log.error("account %s is not connected until its settings change: %s", account.name, why)
+        _log.error("account %s is not connected: %s; it is tried again in %g minutes, and when its settings change",
+                   account.name, why, REFUSED_PAUSE / 60)  # fmt: skip
         state.refused(why)
-        await asyncio.Event().wait()  # the lease is kept: another gateway would only be refused again
+        await asyncio.sleep(REFUSED_PAUSE)  # the lease is kept: another gateway would only be refused again
 
 
 def _teller(account: Account, state: lumia.adapters.AccountState) -> Callable[[int, bool, str], None]:

@@ -22,7 +22,7 @@ GRACE = 12.0
 """Seconds in which the answer to an action may come on the next connection; NapCat reconnects after five."""
 LINGER = 5.0
 """Seconds a replaced socket that still owes answers stays open."""
-REPLACED = 4001
+REPLACED, CHANGED = 4001, 4003
 _BEATS = 3
 _log = logging.getLogger("lumia.onebot")
 

@@ -13,14 +13,14 @@ from typing import Any
 import lumia
 from lumia import gateway
 
-from . import backfill, incoming, intake
+from . import accounts, backfill, incoming, intake
 from .accounts import Account
 from .cursors import Cursors
 from .errors import UnknownOutcomeError
 from .frames import Answer, answer, identifier, is_event, parse, whole
 from .incoming import NAME, PLATFORM, Chat
 from .inlet import Inlet, insist
-from .link import API, REPLACED, Link, Socket
+from .link import API, CHANGED, REPLACED, Link, Socket
 
 TICK = 5.0
 """Seconds between two times that cursors are written and the account's newest connection is looked up."""
@@ -132,6 +132,7 @@ class Station:
         """Write the cursors now and then, and yield to a newer connection of the account in another gateway."""
         announced = ""
         while not self._elsewhere or self.link.open or self.cursors.dirty:
+            self._follow_settings()
             with suppress(lumia.errors.LumiaError, gateway.BusyError):
                 if self.link.has(API) and announced != self.generation:
                     announced = self.generation
@@ -146,6 +147,19 @@ class Station:
                            exc_info=None if failed.cancelled() else failed.exception())  # fmt: skip
                 self._tell()
             await asyncio.sleep(TICK)
+
+    def _follow_settings(self) -> None:
+        """Send away who would no longer be let in: the account was removed, disabled, or has another token or bot."""
+        mine, now = self.account, accounts.find(self.account.name)
+        if mine.mode != "reverse":
+            return
+        if now is not None and now.enabled and (now.mode, now.token, now.self_id) == (
+            mine.mode, mine.token, mine.self_id,
+        ):  # fmt: skip
+            self.account = now
+        elif self.link.open:
+            _log.info("onebot account %s: its settings were changed, its connection is closed", mine.name)
+            self.link.close(CHANGED, "the account's settings were changed")
 
     def _leave(self) -> None:
         _log.info("onebot account %s is connected at another gateway now", self.account.name)

@@ -105,8 +105,8 @@ class Gateway:
             self._process.send_signal(signal.SIGTERM)
             with suppress(subprocess.TimeoutExpired):
                 self._process.wait(30)
-                return
             self._process.kill()
+        self._log.close()
 
 
 class Campaign:

@@ -279,7 +279,7 @@ class OneBotReverse(Platform):
         self._over = threading.Event()
 
     def settings(self) -> dict[str, Any]:
-        return {"access_token": TOKEN, "self_id": "10001", "interval": 0.0}
+        return {"access_token": TOKEN, "self_id": "10001", "interval": 0.0, "backfill_max": 500}
 
     def begin(self, gateway: int) -> None:
         super().begin(gateway)

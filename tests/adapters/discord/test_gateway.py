@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -150,6 +151,17 @@ def test_what_discord_refuses_is_told_and_not_tried_again(
         site.bot.runtime.config.settings("discord").accounts = {"main": {**discord.settings, "intents": 513}}  # type: ignore[union-attr]
         until(lambda: discord.gateway.ready, what="the changed settings to be tried")
     assert discord.gateway.identifies[-1]["intents"] == 513
+
+
+def test_what_was_put_right_at_discord_is_found_without_a_change_here(
+    discord: Discord, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    discord.gateway.refuse.append(4014)
+    with start(enabled=False) as site:
+        monkeypatch.setattr(sys.modules["adapters.discord.connections"], "REFUSED_PAUSE", 0.2)
+        site.bot.runtime.config.settings("discord").accounts = {"main": discord.settings}  # type: ignore[union-attr]
+        until(lambda: discord.gateway.ready, what="the next try is made")
+        until(lambda: state(site)[0] == "connected")
 
 
 def test_a_token_that_the_api_refuses_is_told(discord: Discord, start: Start) -> None:

@@ -132,6 +132,25 @@ class TestHandshake:
         assert "s3cret" not in told
         assert TOKEN not in told
 
+    @pytest.mark.parametrize("change", [None, {"enabled": False}, {"access_token": "another"}, {"self_id": "10002"}])
+    def test_who_would_no_longer_be_let_in_is_sent_away(
+        self, gateway: Served, qq: OneBot, change: dict[str, Any] | None
+    ) -> None:
+        qq.connect(gateway.ws)
+        reach(gateway, "connected")
+        settings = gateway.bot.runtime.config.settings("onebot")  # type: ignore[union-attr]
+        settings.accounts = {} if change is None else {"main": {**MAIN, **change}}
+        until(lambda: qq.closed, timeout=15, what="the connection is closed")
+        assert qq.closed[0][0] == 4003
+
+    def test_other_settings_count_without_a_new_connection(self, gateway: Served, heard: Heard, qq: OneBot) -> None:
+        qq.connect(gateway.ws)
+        reach(gateway, "connected")
+        gateway.bot.runtime.config.settings("onebot").accounts = {"main": {**MAIN, "split_at": 100}}  # type: ignore[union-attr]
+        station = sys.modules["adapters.onebot.hub"].find("main")
+        until(lambda: station.account.split_at == 100, timeout=15)
+        assert not qq.closed
+
     def test_another_bot_is_refused(self, gateway: Served) -> None:
         with OneBot("10002", token=TOKEN) as qq:
             assert self.refused(gateway, qq) == 403
