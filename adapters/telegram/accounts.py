@@ -136,9 +136,15 @@ def faults(account: Account) -> Iterator[tuple[str, str]]:
     if not account.token:
         yield f"{table} has no token", "ask @BotFather for one and put it into token, or its variable into token_env"
     elif not TOKEN.fullmatch(account.token):
-        yield f"{table} token is none", "it looks like 123456789:AAF…; copy it again from @BotFather"
+        yield (
+            f"{table} token can't be one of Telegram's",
+            "one looks like 123456789:AAF…; copy it again from @BotFather",
+        )
     if account.secret_token and not _SECRET.fullmatch(account.secret_token):
-        yield f"{table} secret_token is none", "it is 1 to 256 of A-Z a-z 0-9 _ -; leave it out to have one derived"
+        yield (
+            f"{table} secret_token can't be used",
+            "it is 1 to 256 of A-Z a-z 0-9 _ -; leave it out to have one derived",
+        )
     if _no_url(account.api_url):
         yield f"{table} api_url is no http(s) address", f"leave it out for {API_URL}"
     if account.proxy and _no_url(account.proxy):

@@ -46,6 +46,11 @@ def add(
         plugin = _plugin(bot, name)
         fields = _fields(bot, plugin)
         asks = sys.stdin.isatty() and not given
+        if not asks and not given:
+            first = next(iter(_needed(fields)), "KEY")
+            raise typer.BadParameter(
+                f"there is no terminal to ask on; give the settings, such as --set {first}=…", param_hint="--set"
+            )
         called = account or (
             typer.prompt("What to call the account here", default="main", err=True) if asks else "main"
         )
@@ -93,13 +98,17 @@ def _check_name(plugin: Plugin, account: str, root: Path) -> None:
         )
 
 
+def _needed(fields: Mapping[str, Field]) -> dict[str, Field]:
+    """Return the settings without a value of their own."""
+    return {key: field for key, field in fields.items()
+            if field.initial in ("", []) and not key.endswith("_env") and key not in _NOT_ASKED}  # fmt: skip
+
+
 def _asked(fields: Mapping[str, Field]) -> dict[str, Any]:
     """Ask for every setting without a value of its own; an empty answer leaves one out."""
     output.note("Press Enter to leave something out.")
     values: dict[str, Any] = {}
-    for key, field in fields.items():
-        if field.initial not in ("", []) or key.endswith("_env") or key in _NOT_ASKED:
-            continue
+    for key, field in _needed(fields).items():
         if field.description:
             output.note(f"\n{' '.join(field.description.split())}", style="dim")
         if f"{key}_env" in fields:

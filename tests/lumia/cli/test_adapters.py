@@ -161,7 +161,8 @@ def test_an_account_in_a_file_that_is_new_is_for_its_owner_only(cli: Cli) -> Non
     "words, said",
     [
         ("toy --account main --set token=x", "toy has an account 'main' already"),
-        ("toy --account a/b", "'a/b' is no name"),
+        ("toy --account a/b --set token=x", "'a/b' is no name"),
+        ("toy --account new", "there is no terminal to ask on; give the settings, such as --set token="),
         ("toy --account new --set tokn=x", "'tokn' is no KEY=VALUE of an account; keys are enabled, token"),
         ("toy --account new --set sizes=big", "sizes is list of int"),
         ("tory", "no adapter is called 'tory'"),
