@@ -143,7 +143,7 @@ def faults(account: Account) -> Iterator[tuple[str, str]]:
     if account.secret_token and not _SECRET.fullmatch(account.secret_token):
         yield (
             f"{table} secret_token can't be used",
-            "it is 1 to 256 of A-Z a-z 0-9 _ -; leave it out to have one derived",
+            "1 to 256 of A-Z a-z 0-9 _ -, or none to have one derived",
         )
     if _no_url(account.api_url):
         yield f"{table} api_url is no http(s) address", f"leave it out for {API_URL}"

@@ -27,8 +27,8 @@ def remarks(**table: Any) -> str:
     "table, said",
     [
         ({}, "[accounts.main] has no token"),
-        ({"token": "nonsense"}, "token isn.t one"),
-        ({"token": TOKEN, "secret_token": "no good!"}, "secret_token can.t be used"),
+        ({"token": "nonsense"}, "token isn't one"),
+        ({"token": TOKEN, "secret_token": "no good!"}, "secret_token can't be used"),
         ({"token": TOKEN, "api_url": "api.telegram.org"}, "api_url is no http(s) address"),
         ({"token": TOKEN, "public_url": "bot.example.org"}, "public_url is no https address"),
         ({"token": TOKEN, "proxy": "socks"}, "proxy is no http(s) address"),
@@ -91,7 +91,7 @@ def test_doctor_tells_of_every_account() -> None:
 def test_who_can_not_send_says_why() -> None:
     tables = {"off": {"token": TOKEN, "enabled": False}, "bad": {"token": "x"}}
     with Bot(TELEGRAM, config={"telegram": {"accounts": tables}}):
-        for name, why in (("none", r"add \[accounts.none\]"), ("off", "switched off"), ("bad", "token isn.t one")):
+        for name, why in (("none", r"add \[accounts.none\]"), ("off", "switched off"), ("bad", "token isn't one")):
             with pytest.raises(PayloadError, match=why):
                 accounts.required(name)
 
