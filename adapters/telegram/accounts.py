@@ -137,7 +137,7 @@ def faults(account: Account) -> Iterator[tuple[str, str]]:
         yield f"{table} has no token", "ask @BotFather for one and put it into token, or its variable into token_env"
     elif not TOKEN.fullmatch(account.token):
         yield (
-            f"{table} token can't be one of Telegram's",
+            f"{table} token isn't one of Telegram's",
             "one looks like 123456789:AAF…; copy it again from @BotFather",
         )
     if account.secret_token and not _SECRET.fullmatch(account.secret_token):
