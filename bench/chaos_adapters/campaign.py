@@ -196,7 +196,7 @@ class Campaign:
 
     def _cut_each(self, one: Platform, wire: Wire, count: int, until: float, name: str, direction: Any = None) -> int:
         for done, offset in enumerate(spread(count)):
-            if time.monotonic() > until and not self._every:
+            if time.monotonic() > until and (one.unhurried or not self._every):
                 return done
             text = f"{name} {offset}"
             wire.cut_after(direction or one.direction, offset)

@@ -34,13 +34,15 @@ class Platform(ABC):
     """One way in. wire: between platform and gateway; direction: which way its messages travel on it.
 
     ordered: whether the platform hands over one message after the other, so that their order is a promise. api: where
-    it is called, for the ways whose sends have a connection of their own.
+    it is called, for the ways whose sends have a connection of their own. unhurried: it waits up to a minute between
+    connections, as the platform asks, so that cutting at every byte would take many hours.
     """
 
     name: ClassVar[str]
     adapter: ClassVar[str]
     direction: ClassVar[Direction] = "up"
     ordered: ClassVar[bool] = True
+    unhurried: ClassVar[bool] = False
 
     def __init__(self) -> None:
         self.wire = Wire()
@@ -168,7 +170,7 @@ def slack_message(text: str, number: int) -> dict[str, Any]:
 class SlackSocket(Platform):
     """Slack's Socket Mode: an envelope that was not confirmed comes again on the next connection."""
 
-    name, adapter, direction = "slack socket", "slack", "down"
+    name, adapter, direction, unhurried = "slack socket", "slack", "down", True
 
     def __init__(self) -> None:
         super().__init__()
