@@ -22,14 +22,6 @@ EVIL = "#!/bin/sh\ntouch {}\n"
 
 
 @pytest.fixture
-def repo(tmp_path: Path) -> Repository:
-    made = repository(tmp_path / "dice", tag="v0.1.0")
-    made.commit({"plugin.py": "x = 2\n"}, tag="v0.2.0", message="The second")
-    made.commit({"plugin.py": "x = 3\n"}, tag="v1.0.0rc1")
-    return made
-
-
-@pytest.fixture
 def fetcher(tmp_path: Path) -> Git:
     return Git(tmp_path / "cache")
 
@@ -45,7 +37,7 @@ def away(repo: Repository) -> Iterator[None]:
 
 
 def test_tags_are_versions_in_order(repo: Repository, fetcher: Git) -> None:
-    for name in ("nightly", "v0.10.0", "0.3"):
+    for name in ("nightly", "v0.10.0", "0.3", "v1.0.0rc1"):
         git(repo.folder, "tag", name, "HEAD")
     tags = fetcher.tags(repo.url)
     assert [tag.name for tag in tags] == ["v0.1.0", "v0.2.0", "0.3", "v0.10.0", "v1.0.0rc1"]
@@ -113,7 +105,7 @@ def test_a_moved_tag_is_refused(repo: Repository, fetcher: Git, tmp_path: Path) 
 def test_an_absent_tag_is_answered_with_those_there_are(repo: Repository, fetcher: Git, tmp_path: Path) -> None:
     with pytest.raises(SourceError, match=r"has no tag v0\.2\.1; did you mean v0\.2\.0\?"):
         fetcher.checkout(repo.url, "v0.2.1", tmp_path / "x")
-    with pytest.raises(SourceError, match=r"its versions are v1\.0\.0rc1, v0\.2\.0, v0\.1\.0"):
+    with pytest.raises(SourceError, match=r"its versions are v0\.2\.0, v0\.1\.0"):
         fetcher.checkout(repo.url, "zzz", tmp_path / "x")
     with pytest.raises(SourceError, match="has no commit 0000"):
         fetcher.checkout(repo.url, "0" * 40, tmp_path / "x")

@@ -15,18 +15,9 @@ from hypothesis import strategies as st
 from lumia.errors import PkgError, UnsafePackageError
 from lumia.pkg.tree import Limits, check, check_commit, digest, digest_commit
 from lumia.pkg.tree_rules import FILE, LINK, Entry, Inspector
-from tests.support.repositories import Repository, git, repository
+from tests.support.repositories import Repository, repository
 
 MANIFEST = '{"name": "dice"}'
-
-
-@pytest.fixture
-def repo(tmp_path: Path) -> Repository:
-    return repository(tmp_path / "dice")
-
-
-def head(repo: Repository) -> str:
-    return git(repo.folder, "rev-parse", "HEAD")
 
 
 def test_a_digest_can_be_computed_with_nothing_but_the_page_about_it(repo: Repository) -> None:
