@@ -23,9 +23,9 @@ Running = Callable[[], Collection[str] | None]
 class Row:
     """One plugin.
 
-    commit: "" when `pkg` did not install it. status: `loaded` by the running bot; `failed`: it can't be loaded, `reason`
-    says why; `installed`: nothing hinders it, and no running bot has it. source: where it came from, without secrets;
-    the place of its folder for what `pkg` did not install.
+    commit: "" when `pkg` did not install it. status: `loaded` by the running bot; `failed`: it can't be loaded, and
+    `reason` says why; `installed`: nothing hinders it, and no running bot has it. source: where it came from, without
+    secrets; the place of its folder for what `pkg` did not install.
     """
 
     name: str
@@ -38,7 +38,7 @@ class Row:
 
 
 def rows(root: Path, running: Running, *, everything: bool = False) -> list[Row]:
-    """Return what `pkg` installed by name; everything: also what lies in plugins/ otherwise, and what is Lumia's own."""
+    """Return what `pkg` installed, by name; everything: also what else lies in plugins/, and what comes with Lumia."""
     lock = lockfile.read(root)
     found = discover(paths.base(), root, tuple(ConfigStore(root).core.plugins.disabled))
     selection = select(found, __version__)

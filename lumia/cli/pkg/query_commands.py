@@ -55,7 +55,8 @@ def _running(root: Path) -> Collection[str] | None:
 
     try:
         with open_bot(root) as bot:
-            return bot.transport.routes().plugins.keys()
+            table = bot.transport.routes()
+            return table.plugins.keys() if table is not None else None
     except LumiaError:
         return None
 
