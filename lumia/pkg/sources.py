@@ -101,7 +101,7 @@ class Sources:
         if self.registry is None:
             return revocation.load(self.root)
         try:
-            return revocation.save(self.root, self.registry.revoked().model_dump())
+            return revocation.save(self.root, self.registry.revoked().model_dump(mode="json"))
         except RegistryError as error:
             self.warn(f"{error}; what was revoked since then isn't known")
             return revocation.load(self.root)
