@@ -1,7 +1,7 @@
 /** The index repository read into D1, by the clock: what was merged since is put, what left it is removed. */
 import type { Env } from "./env";
 import { call, decoded, repositoryOf } from "./github";
-import { type Entry, misfits, type Revoked } from "./schema";
+import { type Entry, invisible, misfits, type Revoked } from "./schema";
 import { skeleton } from "./terms";
 import { putRevoked, put, remove, setStars, setState } from "./write";
 
@@ -79,13 +79,28 @@ async function syncPlugins(env: Env, files: Map<string, string>, blob: Blob, out
     for (const name of lost) await env.DB.batch(remove(env.DB, name));
     outcome.removed.push(...lost);
   }
-  const changed = [...wanted].filter(([name, sha]) => known.get(name)?.blob !== sha);
+  const unfit = await refusedBefore(env);
+  const changed = [...wanted].filter(([name, sha]) => known.get(name)?.blob !== sha && unfit[name] !== sha);
   outcome.left = Math.max(0, changed.length - FILES_A_TIME);
   for (const [name, sha] of changed.slice(0, FILES_A_TIME)) {
     const problem = await one(env, name, sha, blob);
     if (problem === null) outcome.put.push(name);
-    else outcome.refused.push(`plugins/${name}.json: ${problem}`);
+    else outcome.refused.push(`plugins/${name}.json: ${problem.text}`);
+    if (problem?.lasting) unfit[name] = sha;
   }
+  const still = Object.fromEntries(Object.entries(unfit).filter(([name, sha]) => wanted.get(name) === sha));
+  await setState(env.DB, "refused", JSON.stringify(still)).run();
+}
+
+/** Name → file that didn't fit: it is not read again until it changes, so it never takes the place of others. */
+async function refusedBefore(env: Env): Promise<Record<string, string>> {
+  const text = await env.DB.prepare("SELECT value FROM state WHERE key = 'refused'").first<string>("value");
+  return text === null ? {} : (JSON.parse(text) as Record<string, string>);
+}
+
+interface Trouble {
+  text: string;
+  lasting: boolean;
 }
 
 interface Known {
@@ -94,21 +109,26 @@ interface Known {
   skeleton: string;
 }
 
-async function one(env: Env, name: string, sha: string, blob: Blob): Promise<string | null> {
+async function one(env: Env, name: string, sha: string, blob: Blob): Promise<Trouble | null> {
+  const lasting = (text: string): Trouble => ({ text, lasting: true });
   try {
     const data = await blob(sha);
     const problems = misfits("entry", data);
-    if (problems.length) return problems.join("; ");
+    if (problems.length) return lasting(problems.join("; "));
     const entry = data as Entry;
-    if (entry.name !== name || entry.manifest.name !== name) return "the file, the entry and the manifest differ in the name";
+    if (entry.name !== name || entry.manifest.name !== name) {
+      return lasting("the file, the entry and the manifest differ in the name");
+    }
+    const odd = invisible(entry.manifest);
+    if (odd !== null) return lasting(odd);
     const twin = await env.DB.prepare("SELECT name FROM plugins WHERE skeleton = ?1 AND name != ?2")
       .bind(skeleton(name), name)
       .first<string>("name");
-    if (twin !== null) return `the name is too easily taken for ${twin}`;
+    if (twin !== null) return lasting(`the name is too easily taken for ${twin}`);
     await env.DB.batch(put(env.DB, entry, sha, null));
     return null;
   } catch (error) {
-    return error instanceof Error ? error.message : "unknown";
+    return { text: error instanceof Error ? error.message : "unknown", lasting: false };
   }
 }
 

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import { hashed } from "../src/auth";
+import { authenticate, hashed } from "../src/auth";
 import type { Check } from "../src/checks";
 import type { Entry } from "../src/schema";
 import { sync } from "../src/sync";
@@ -87,9 +87,11 @@ describe("who may submit", () => {
   });
 
   it("with an application of its own set, asks GitHub whether the token was made for it", async () => {
-    const client = vi.spyOn(env, "GITHUB_CLIENT_ID" as never, "get" as never);
-    client.mockRestore();
-    expect(github.calls).toEqual([]);
+    const ours = { ...env, GITHUB_CLIENT_ID: "app1", GITHUB_CLIENT_SECRET: "app-secret" };
+    const asks = (token: string): Request => new Request("http://x", { headers: { Authorization: `Bearer ${token}` } });
+    expect(await authenticate(asks(ADA), ours)).toMatchObject({ owner: `github:${account}`, login: "ada" });
+    await expect(authenticate(asks("gho_of_another_application"), ours)).rejects.toThrow("another application");
+    expect(github.calls).toEqual(Array(2).fill("POST /applications/app1/token"));
   });
 
   it("stops an account after ten submissions a minute, whatever its address", async () => {
