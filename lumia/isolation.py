@@ -17,20 +17,25 @@ from typing import Any, Protocol
 from lumia import config as configuration
 from lumia.errors import PluginLoadError
 from lumia.manifest import Manifest, ProcessLimits
-from lumia.marks import Mark
-from lumia.plugin import Handler, Plugin, PluginFailure
+from lumia.marks import ISOLATED_PREFIX, Mark
+from lumia.plugin import Handler, Plugin, PluginFailure, PluginSet
 from lumia.resolve import Candidate
 
 INSIDE = "LUMIA_ISOLATED"
 """Names, in the environment of a process, the isolated plugin that it executes."""
 SERVING = "LUMIA_ISOLATED_WORKER"
 """Names, in the environment of a worker, the isolated plugin whose processes it looks after."""
-QUEUES = "plugin."
 
 
 def queue_of(plugin: str) -> str:
     """Return the queue of an isolated plugin's steps."""
-    return f"{QUEUES}{plugin}"
+    return f"{ISOLATED_PREFIX}{plugin}"
+
+
+def isolated_queues(plugins: PluginSet | None) -> set[str]:
+    """Return the queues whose steps other processes execute, as far as this one knows."""
+    found = plugins.plugins.values() if plugins is not None else ()
+    return {queue_of(plugin.name) for plugin in found if plugin.elsewhere and plugin.manifest.isolation is not None}
 
 
 def limits_of(manifest: Manifest) -> ProcessLimits:
