@@ -41,7 +41,11 @@ class Handler:
 
 @dataclass(frozen=True, eq=False)
 class Plugin:
-    """One generation of a loaded plugin. module_name: canonical name of its entry module, e.g. `handlers.x.plugin`."""
+    """One generation of a loaded plugin.
+
+    module_name: canonical name of its entry module, e.g. `handlers.x.plugin`. elsewhere: why its code is in other
+    processes (`lumia.isolation`), "" where it is in this one.
+    """
 
     name: str
     version: str
@@ -51,6 +55,7 @@ class Plugin:
     module_name: str
     module: ModuleType
     handlers: tuple[Handler, ...] = ()
+    elsewhere: str = ""
 
     @property
     def package(self) -> str:
