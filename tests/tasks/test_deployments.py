@@ -262,9 +262,11 @@ def said(port: Port, what: str, who: str) -> object:
     if what == "attend":
         return port.attend(who)
     if what == "leave":
-        return port.deployments.leave(who)
+        port.deployments.leave(who)
+        return port.deployments.look()
     if what == "pass":
-        return port.move(float(who))
+        port.move(float(who))
+        return None
     return port.deployments.answer(newest, who, what, ("no",) if what == "failed" else ())  # type: ignore[arg-type]
 
 
