@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class How:
-    """What the flags of a change say. ask: False for changes that are as easily undone."""
+    """What the flags of a change say. ask: False for changes that are as easily undone.
+
+    strict: what would not load is refused, also when another pkg has made it so meanwhile.
+    """
 
     dry_run: bool = False
     yes: bool = False
@@ -30,6 +33,7 @@ class How:
     no_wait: bool = False
     force: bool = False
     ask: bool = True
+    strict: bool = False
 
 
 def change(make: Callable[[Sources], Plan], how: How) -> None:
@@ -99,12 +103,16 @@ def _ask() -> None:
 
 def _run(bot: Opened, plan: Plan, layer: Layer | None, how: How, watch: Watch) -> None:
     from lumia.cli.pkg.handing_over import Deployer
-    from lumia.pkg import operation, python_deps, trust
+    from lumia.pkg import operation, python_deps
+    from lumia.pkg.ground import applied, python_of
 
     built: list[Layer | None] = [None]
 
     def check(lock: Lock) -> None:
-        built[0] = python_deps.build(layer, say=watch.doing)
+        needed = python_of(applied(plan, bot.root, strict=how.strict))
+        same = needed == dict(plan.python)
+        wanted = layer if same else python_deps.resolve(needed, root=bot.root, say=watch.doing)
+        built[0] = python_deps.build(wanted, say=watch.doing)
 
     deployer = Deployer(bot.root, watch.doing, lambda: built[0])
     with watch.shown():
@@ -117,9 +125,6 @@ def _run(bot: Opened, plan: Plan, layer: Layer | None, how: How, watch: Watch) -
             wait=not how.no_wait,
             force=how.force,
         )
-    for action in plan.actions:
-        if action.after is not None and action.staged is not None:
-            trust.remember(bot.root, action.after)
     told = deployer.handed.told if deployer.handed else ""
     for text in done.warnings:
         bot.warn(text)
