@@ -166,7 +166,9 @@ class Transaction:
         for change in self.journal.changes:
             if change.kind == "remove":
                 names[change.name] = False
-            elif change.kind in ("install", "enable", "disable") and change.after is not None:
+            elif change.kind in ("enable", "disable"):  # also Lumia's own, which no lock holds
+                names[change.name] = change.kind == "disable"
+            elif change.kind == "install" and change.after is not None:
                 names[change.name] = not change.after.enabled
         path = self.layout.root / CONFIG_FILE
 

@@ -74,8 +74,8 @@ def _carry_out(bot: Opened, plan: Plan, layer: Layer | None, how: How, watch: Wa
             output.data(showing.as_data(plan))
         output.note("nothing to do")
         return
-    if not (how.as_json and how.dry_run):
-        _show(plan, layer, output.text if how.dry_run else output.note)
+    if how.dry_run or how.ask:
+        _show(plan, layer, output.text if how.dry_run and not how.as_json else output.note)
     if how.dry_run:
         if how.as_json:
             output.data(showing.as_data(plan))
