@@ -226,6 +226,10 @@ class Generations:
 
     # --- retiring
 
+    def is_idle(self, in_use: Collection[tuple[str, str]], busy: Callable[[Plugin], bool] = lambda _: False) -> bool:
+        """Tell whether `retire` would unload something."""
+        return any(not self._is_needed(one, in_use) and not busy(one) for one in self.older)
+
     def retire(self, in_use: Collection[tuple[str, str]], busy: Callable[[Plugin], bool] = lambda _: False) -> int:
         """Unload the older generations that no run needs, dependents first; returns how many were.
 
