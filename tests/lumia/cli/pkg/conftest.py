@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ from typing import Any
 import pytest
 
 from lumia.cli.init import create
+from lumia.cli.pkg import main
 from tests.support.plugin_repos import Repository, repository
 from tests.support.registry import FakeRegistry, fake_registry
 
@@ -41,12 +44,29 @@ class Done:
 
 @dataclass
 class Pkg:
-    """The command, run in a bot root."""
+    """The command, run in a bot root: called in this process, `real` in one of its own."""
 
     root: Path
     env: dict[str, str] = field(default_factory=dict)
 
     def __call__(self, *args: str, stdin: str = "") -> Done:
+        out, err, code = io.StringIO(), io.StringIO(), 0
+        with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+            patch.chdir(self.root)
+            patch.delenv("LUMIA_ROOT", raising=False)
+            patch.delenv("LUMIA_REGISTRY_URL", raising=False)
+            for name, value in self.env.items():
+                patch.setenv(name, value)
+            patch.setattr(sys, "stdin", io.StringIO(stdin))
+            patch.setattr(sys, "argv", ["pkg", *args])
+            try:
+                main()
+            except SystemExit as ended:
+                code = ended.code if isinstance(ended.code, int) else 0 if ended.code is None else 1
+        return Done(code, out.getvalue(), err.getvalue())
+
+    def real(self, *args: str, stdin: str = "") -> Done:
+        """Run it as an operator does."""
         done = subprocess.run(
             [*COMMAND, *args],
             cwd=self.root,
