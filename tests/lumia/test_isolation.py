@@ -86,7 +86,7 @@ def test_others_know_its_routes_schedules_and_settings_and_never_import_it(root:
 def test_a_plugin_that_fails_in_its_own_process_is_a_failure_like_any_other(root: Path) -> None:
     write_plugin(root, "apart", "import lumia\n\nraise ValueError('no luck')\n", isolation="process")
     write_plugin(root, "quits", "import os\n\nprint('bye', flush=True)\nos._exit(3)\n", isolation="process")
-    code = "import lumia\n\n\n@lumia.mcp.tool('mine', 'dig', description='Dig')\ndef dig(depth: int) -> dict:\n    return {}\n"
+    code = "import lumia\n\n\n@lumia.mcp.tool('mine', 'dig', description='Dig')\ndef dig() -> dict:\n    return {}\n"
     write_plugin(root, "tools", code, isolation="process")
     bot = opened(root)
     assert bot.plugins is not None
