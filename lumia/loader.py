@@ -5,8 +5,10 @@ Nothing is registered at import time, so a set of plugins is a value: reload is 
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import inspect
+import os
 import sys
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
@@ -152,6 +154,8 @@ class Loader:
         loaded.plugins[plugin.name] = plugin
         if keep.plugins.get(plugin.name) is plugin and plugin.name in keep.started:
             loaded.started[plugin.name] = keep.started[plugin.name]
+        elif (plugin.name, plugin.generation) in keep.older:
+            loaded.started[plugin.name] = os.getpid()
         announce(self._services, candidate.manifest, plugin.elsewhere)
 
     def _kept_or_built(self, candidate: Candidate, loaded: PluginSet, keep: PluginSet, stage: _Stage) -> Plugin:
@@ -161,7 +165,7 @@ class Loader:
             raise DependencyError(unmet(candidate.name, lost, reason_of(lost, loaded.failures)))
         stage.name, stage.at = "import", (str(found.folder / candidate.manifest.main), None)
         _check_entry(found.folder, candidate.manifest)
-        made = generation(candidate.version, found.folder)
+        made = _with_dependencies(generation(candidate.version, found.folder), candidate.manifest, loaded)
         kept = keep.plugins.get(candidate.name)
         if kept is not None and (kept.generation, kept.folder) == (made, found.folder):
             return kept
@@ -170,13 +174,21 @@ class Loader:
             self._configure(found.folder, candidate.manifest, {candidate.name: declared} if declared else {}, stage)
             return plugin
         previous = FINDER.forget(found.package)
+        again, modules = keep.older.get((candidate.name, made), (None, {}))
+        if again is not None and again.folder == found.folder:
+            FINDER.serve(found.package, found.folder)
+            FINDER.restore(modules)
+            loaded.replaced[found.package] = previous
+            return again
         try:
-            return self._built(candidate, made, loaded, stage)
+            built = self._built(candidate, made, loaded, stage)
         except BaseException:
             # The generation that was here stays importable: its runs and stored boxes go on.
             FINDER.forget(found.package)
-            sys.modules.update(previous)
+            FINDER.restore(previous)
             raise
+        loaded.replaced[found.package] = previous
+        return built
 
     def _built(self, candidate: Candidate, made: str, loaded: PluginSet, stage: _Stage) -> Plugin:
         found, manifest = candidate.found, candidate.manifest
@@ -225,6 +237,15 @@ def _closure(names: Iterable[str], found: list[Found]) -> set[str]:
             wanted.add(name)
             left += needs.get(name, ())
     return wanted
+
+
+def _with_dependencies(made: str, manifest: Manifest, loaded: PluginSet) -> str:
+    """Return a generation's name with a digest of those it depends on: it has imported them, and got their services."""
+    if not manifest.dependencies:
+        return made
+    names = sorted(manifest.dependencies)
+    text = "\n".join(f"{name} {loaded.plugins[name].generation}" for name in names)
+    return f"{made}.{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
 def _check_entry(folder: Path, manifest: Manifest) -> None:
