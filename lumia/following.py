@@ -85,9 +85,12 @@ class Follower:
         self._thread = threading.Thread(target=self._run, name="lumia-deployments", daemon=True)
 
     def start(self) -> None:
-        """Take part from now on."""
+        """Take part from now on; while the broker is away, as soon as it is back."""
         self._bot.generations.needed = self._wake.set
-        self._deployments.attend(self._member())
+        try:
+            self._deployments.attend(self._member())
+        except LumiaError as error:
+            self._bot.log.warning("looking for deployments: %s", error)
         self._thread.start()
 
     def stop(self) -> None:

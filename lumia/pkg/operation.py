@@ -19,7 +19,7 @@ from lumia.pkg.model import Action, Locked, Plan
 from lumia.pkg.progress import Check, Deploy, OnStep, Outcome, Step, silent
 from lumia.pkg.repository import Repository
 from lumia.pkg.text import plain
-from lumia.pkg.transaction import INSTALLS, REPLACES, Transaction, planned
+from lumia.pkg.transaction import INSTALLS, REPLACES, Transaction, clean, planned
 from lumia.pkg.undoing import undo
 
 __all__ = ["Check", "Deploy", "Done", "OnStep", "Outcome", "Step", "run"]
@@ -92,6 +92,8 @@ def _carried_out(
         commit = work.commit(after)
         recovery.finish(work, deploy)
     except (Exception, KeyboardInterrupt) as error:
+        if work.over:
+            raise
         _undone(work, deploy, error)
         raise AssertionError("unreachable") from error
     return Done(work.journal.id, commit, after, work.journal.warnings)
@@ -101,7 +103,10 @@ def _undone(work: Transaction, deploy: Deploy | None, error: BaseException) -> N
     """Undo `work`, then raise `error` as what it is for the user."""
     work.tell("undo", "", recovery.reason(error))
     try:
-        undo(work, deploy)
+        if work.layout.journal.exists():
+            undo(work, deploy)
+        else:
+            clean(work.layout)  # not even begun
     except (OSError, LumiaError) as trouble:
         about = f"the operation {work.journal.id} failed ({recovery.reason(error)}) and"
         raise recovery.unsettled(work.layout, about, trouble) from error

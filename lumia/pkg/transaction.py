@@ -31,10 +31,11 @@ _BALLAST = 256 * 1024
 
 
 class Transaction:
-    """One operation at work. keep: descriptor of the lock, which children inherit. staged: what is to be installed."""
+    """One operation at work. keep: descriptor of the lock, which children inherit. over: it is done, and stays so."""
 
     def __init__(self, layout: Layout, begun: Journal, on_step: OnStep, *, keep: int) -> None:
         self.layout, self.journal, self._keep = layout, begun, keep
+        self.over = False
         self.log = OperationLog(layout, begun.id)
         self._on_step = on_step
         self.area = layout.root / begun.area
@@ -75,6 +76,7 @@ class Transaction:
 
     def begin(self) -> None:
         """Write the journal, and make room for undoing."""
+        clean(self.layout)  # what one left that was killed while it cleaned up
         for folder in (self.kept, self.area / "new", self.area / "old"):
             files.make_folder(folder)
         files.write(self.kept / "ballast", os.urandom(_BALLAST))
@@ -285,13 +287,18 @@ class Transaction:
                     trust.remember(self.layout.root, change.after)
 
     def finish(self) -> None:
-        """End the operation: without the journal it is done. Then what it kept for undoing is deleted."""
-        with self.step("finish"):
-            self.layout.journal.unlink(missing_ok=True)
-            files.sync_folder(self.layout.data)
-        failpoints.hit("clean")
-        clean(self.layout)
-        failpoints.hit("clean.done")
+        """End the operation: without the journal it is done. Then what it kept for undoing is deleted, if it can be."""
+        try:
+            with self.step("finish"):
+                self.layout.journal.unlink(missing_ok=True)
+                self.over = True
+                files.sync_folder(self.layout.data)
+            failpoints.hit("clean")
+            clean(self.layout)
+            failpoints.hit("clean.done")
+        except OSError:
+            if not self.over:
+                raise
 
     # --- Words --------------------------------------------------------------------------------------------------------
 
@@ -299,8 +306,8 @@ class Transaction:
         """Return the commit's message: a title, a line per plugin, and the operation's id."""
         lines = [described(change) for change in self.journal.changes]
         title = lines[0] if len(lines) == 1 else f"{lines[0]} and {len(lines) - 1} more"
-        body = "".join(f"{line}\n" for line in lines)
-        return f"{title}\n\n{body}\n{TRAILER}: {self.journal.id}\n"
+        body = "".join(f"{line}\n" for line in lines) + "\n" if len(lines) > 1 else ""
+        return f"{title}\n\n{body}{TRAILER}: {self.journal.id}\n"
 
 
 def described(change: Change) -> str:

@@ -44,7 +44,7 @@ class Shop:
             path = folder / file
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, "utf-8")
-        git(folder, "add", "-A")
+        git(folder, "add", "--all", "--force")
         git(folder, "commit", "--quiet", "-m", version)
         git(folder, "tag", f"v{version}")
         commit = git(folder, "rev-parse", "HEAD")
@@ -102,7 +102,9 @@ class Bot:
         root = self.layout.root
         found = {str(path.relative_to(root)): path.read_text("utf-8") for path in _files(root)}
         if (root / "plugins" / ".git").exists():
-            found["branch"] = git(root / "plugins", "rev-parse", "--verify", "--quiet", "HEAD", "--") if _born(root) else ""
+            found["branch"] = (
+                git(root / "plugins", "rev-parse", "--verify", "--quiet", "HEAD", "--") if _born(root) else ""
+            )
             found["status"] = git(root / "plugins", "-c", "status.submoduleSummary=false", "status", "--short")
         for folder in sorted((root / "plugins").glob("*/.git")):
             found[f"{folder.parent.name} HEAD"] = git(folder.parent, "rev-parse", "HEAD")

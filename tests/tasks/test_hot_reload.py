@@ -81,7 +81,7 @@ def seen(bot: Runtime) -> list[list[Any]]:
     return lumia.store.of("counter").items("seen")
 
 
-@pytest.mark.parametrize("pool", [(), ("-P", "prefork", "-c", "2")], ids=["threads", "prefork"])
+@pytest.mark.parametrize("pool", [(), ("-P", "processes", "-c", "2")], ids=["threads", "prefork"])
 def test_an_upgrade_reaches_running_workers(machine: Machine, url: str, pool: Sequence[str]) -> None:
     with worker(machine.root, url, *pool) as running, opened(machine.root, url) as bot:
         lumia.runs.wait(lumia.pipe.start("count", lumia.Box.any(1)), 20)
