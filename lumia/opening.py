@@ -17,6 +17,7 @@ from lumia.config import ConfigStore
 from lumia.config_live import CHECK_EVERY
 from lumia.effects import effect
 from lumia.errors import BackendUnavailableError, ConfigError
+from lumia.isolation import Isolation
 from lumia.loader import Loader, PluginSet, discover
 from lumia.models import Models
 from lumia.paths import base, find_root
@@ -64,11 +65,20 @@ def open_bot(
 
 
 def _load(bot: Runtime, load: str, start: bool) -> None:
+    use_layer(bot.root)
     with bot.activated():
         plugins = load_plugins(bot, load)
         bot.install(plugins)
         if start:
             start_plugins(bot, plugins)
+
+
+def use_layer(root: Path) -> None:
+    """Make the Python packages of plugins importable here; an isolated plugin has an environment of its own instead."""
+    if not Isolation.here(root).inside:
+        from lumia.pkg import layers
+
+        layers.activate(root, layers.current(root))
 
 
 def limits_of(config: ConfigStore) -> Limits:
@@ -92,7 +102,7 @@ def load_plugins(bot: Runtime, load: str) -> PluginSet:
         names = {item.name for item in found if item.manifest is not None and item.manifest.gateway}
     loader = Loader(
         bot.base, bot.root, config=bot.config, services=bot.services, core_version=__version__,
-        disabled=disabled,
+        disabled=disabled, elsewhere=Isolation.here(bot.root),
     )  # fmt: skip
     plugins = loader.load(names, on_load=False)
     for failure in plugins.failures:

@@ -13,6 +13,8 @@ from celery import Celery
 from lumia.box import Box
 from lumia.errors import LumiaError, UnknownRunError
 from lumia.executor import StepListener
+from lumia.isolation import isolated_queues
+from lumia.marks import ISOLATED_PREFIX
 from lumia.opening import start_plugins
 from lumia.ports import Claim, RunRequest
 from lumia.routes import RouteTable
@@ -26,9 +28,9 @@ from tasks.keeper import BEAT_SECONDS, Keeper, look_once_more
 from tasks.keys import FAILURES
 from tasks.lists import shared
 from tasks.pool import TaskPool
-from tasks.queues import add_consumer, consume
+from tasks.queues import add_consumer, cancel_consumer, consume
 from tasks.transport import RedisTransport, connect
-from tasks.turns import Turns
+from tasks.turns import Share, Turns
 from tasks.watch import Watch, leave_after
 
 
@@ -74,7 +76,7 @@ class LumiaWorker:
         self._app.conf.worker_concurrency = self._bot.limits.concurrency
         table = self._publish()
         if not explicit_queues:
-            self._served = set(shared(self.transport.queues()))
+            self._served = self._wanted(self.transport)
             consume(self._app, sorted(self._served))
         self._register(table)
         self._note_ailing()
@@ -175,21 +177,25 @@ class LumiaWorker:
                 return "put back"
             events = TaskEvents(self._dispatcher(hostname), claim)
             try:
-                if self._alone.wants(claim, bot.limits):
-                    turn.leave()
-                    self._alone.execute(bot, claim, events)
-                else:
-                    with self._watch.over(turn.over(self._heard(events, claim)), bot.limits) as listener:
-                        bot.executor.process(claim, listener)
+                self._process(claim, events, turn)
             finally:
                 events.send()
         if events.failure:
             raise StepFailed(events.failure.strip().splitlines()[-1])
         return "committed"
 
+    def _process(self, claim: Claim, events: StepListener, turn: Share) -> None:
+        if self._alone.wants(claim, self.bot.limits):
+            turn.leave()
+            self._alone.execute(self.bot, claim, events)
+        else:
+            with self._watch.over(turn.over(self._heard(events, claim)), self.bot.limits) as listener:
+                self.bot.executor.process(claim, listener)
+
     def _may_execute(self, claim: Claim) -> bool:
         """Tell whether a step is one for this process."""
-        return True
+        queue = claim.plan.steps[claim.step].queue
+        return not queue.startswith(ISOLATED_PREFIX) or queue not in isolated_queues(self.bot.plugins)
 
     def _heard(self, listener: StepListener, claim: Claim) -> StepListener:
         """Return who hears of the steps that a message brings along."""
@@ -243,9 +249,16 @@ class LumiaWorker:
     def _serve_new(self, transport: RedisTransport) -> None:
         """Serve queues that were published, or named by a start, since this worker has begun."""
         if self._consumer is not None and not self._explicit:
-            for name in set(shared(transport.queues())) - self._served:
-                self._served.add(name)
+            wanted = self._wanted(transport)
+            for name in wanted - self._served:
                 add_consumer(self._consumer, name)
+            for name in (self._served - wanted) & isolated_queues(self.bot.plugins):
+                cancel_consumer(self._consumer, name)
+            self._served = wanted
+
+    def _wanted(self, transport: RedisTransport) -> set[str]:
+        """Return the queues a worker of all shared ones serves; those of isolated plugins have workers of their own."""
+        return set(shared(transport.queues())) - isolated_queues(self.bot.plugins)
 
     def _register(self, table: RouteTable) -> None:
         for route in table.routes:
