@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from lumia.cli import output
+
+if TYPE_CHECKING:
+    from lumia.pkg.dev.project import Project
 
 dev_app = typer.Typer(
     help="Make a plugin: init, run, test, validate, pack, sign, publish.",
@@ -40,3 +43,66 @@ def init(
     create(made.expanduser().absolute(), name, description=description)
     output.text(str(made))
     output.note(f"next: cd {made} && pkg dev run --watch, and write !{name}")
+
+
+Folder = Annotated[
+    Path | None, typer.Argument(metavar="[DIR]", help="The plugin's folder; default: this one.", show_default=False)
+]
+
+
+@dev_app.command("run")
+def run(
+    folder: Folder = None,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Load it anew whenever a file is saved.")] = False,
+    beside: Annotated[
+        list[str] | None,
+        typer.Option("--with", metavar="PLUGIN", help="Load this one, too: a folder, or one of Lumia's own by name."),
+    ] = None,
+    settings: Annotated[
+        Path | None, typer.Option("--config", metavar="FILE", help="Settings of the plugin; default: its dev.toml.")
+    ] = None,
+    seconds: Annotated[float, typer.Option(min=0.1, help="What loading, and each message, may take.")] = 30.0,
+    memory: Annotated[int, typer.Option(min=128, metavar="MIB", help="Memory it may use (Linux).")] = 1024,
+    steps: Annotated[
+        bool | None, typer.Option("--steps/--no-steps", help="Show what each message went through.", show_default=False)
+    ] = None,
+) -> None:
+    """Talk to the plugin in a chat: a whole bot in memory, in a process that may hang or crash.
+
+    Lines from a pipe are said one after the other; the exit code is then 1 when one of them failed.
+
+    \b
+    Example:
+      pkg dev run --watch
+      echo '!dice' | pkg dev run
+    """
+    from lumia.cli.pkg import dev_chat
+    from lumia.pkg.dev.sandbox import Bounds
+    from lumia.pkg.dev.session import Session
+    from lumia.pkg.dev.trial import Trial
+
+    project = _project(folder)
+    bounds = Bounds(seconds, memory << 20)
+    trial = Trial(project, beside or (), settings)
+    try:
+        code = dev_chat.run(lambda show: Session(trial, show, bounds=bounds, watch=watch), watch=watch, steps=steps)
+    finally:
+        trial.close()
+    if code:
+        raise typer.Exit(code)
+
+
+def _project(folder: Path | None) -> Project:
+    """Return the plugin to work on, and tell which Python packages it would miss here."""
+    from lumia.errors import ManifestError
+    from lumia.pkg.dev.project import find_project, missing_packages
+
+    project = find_project(folder)
+    try:
+        missing = missing_packages(project.manifest())
+    except ManifestError:  # told when it is loaded
+        missing = []
+    if missing:
+        wanted = " ".join(f"'{one}'" for one in missing)
+        output.warn(f"not installed here, though its manifest asks for it: pip install {wanted}")
+    return project

@@ -25,7 +25,7 @@ def answer(content: lumia.Box[dict[str, Any]]) -> None:
     lumia.utils.stop("answered")
 '''
 
-SCHEMA = """# The settings of {name}. A bot keeps their values in config/{name}.toml, where a change takes effect at once.
+SCHEMA = """# The settings of {name}. Their values are in config/{name}.toml, where a change takes effect at once.
 # Types: str, int, float, bool, list[str], list[int], list[float], table; also min, max, choices and secret = true.
 
 [greeting]
@@ -60,7 +60,7 @@ def test_other_messages_are_left_to_others() -> None:
         assert bot.send("good morning").replies == []
 '''
 
-HOOK = '''"""Runs once, after the plugin was installed, in the bot's Python; any exit code but 0 undoes the installation.
+HOOK = '''"""Runs once, after the installation, in the bot's Python; any exit code but 0 undoes what was installed.
 
 Hooks that a plugin may have, each a script in this folder: pre_install, post_install, pre_upgrade, post_upgrade,
 pre_uninstall and post_uninstall. Each gets PLUGIN_NAME, PLUGIN_VERSION, PLUGIN_DIR and BOT_ROOT; upgrades PREV_VERSION,
