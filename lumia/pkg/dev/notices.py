@@ -15,7 +15,7 @@ class Notice:
     """Something that happened.
 
     kind: reply, output (of print), failed (a handler raised), broken (a version can't be loaded), loaded, reloaded,
-    hung, crashed or warning. text: a sentence, or what was said. failure: what is wrong and where, of failed and broken.
+    hung, crashed or warning. text: a sentence, or what was said. failure: of failed and broken, what is wrong where.
     detail: to, of a reply, its destination; seconds, of reloaded, from noticing the save; old, of broken, whether an
     earlier version goes on answering; attempt, of failed.
     """
@@ -31,8 +31,8 @@ class Answer:
     """What became of something that was said.
 
     outcome: of its run (done, stopped, blocked, failed, cancelled), or refused (it is nothing that can be started),
-    hung, crashed, dropped (its process ended) or unanswerable (no version works). steps: `handler`, `outcome`, `reason` and
-    `ms` of each step. trouble: a handler has raised.
+    hung, crashed, dropped (its process ended) or unanswerable (no version works). steps: handler, outcome, reason and
+    ms of each step. trouble: a handler has raised.
     """
 
     until: float

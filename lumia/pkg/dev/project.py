@@ -120,3 +120,20 @@ def tag_at_head(folder: Path) -> str | None:
     versions = {tag: version_of(tag) for tag in git(folder, "tag", "--points-at", "HEAD").split()}
     found = [(version, tag) for tag, version in versions.items() if version is not None]
     return max(found)[1] if found else None
+
+
+def plugin_files(folder: Path) -> list[str]:
+    """Return the plugin's files as POSIX paths from its folder: what git would commit, without hidden files.
+
+    Without a repository these are all files but those in hidden folders and in `SKIPPED`.
+    """
+    if is_repository(folder):
+        listed = git(folder, "ls-files", "--cached", "--others", "--exclude-standard", "-z").split("\0")
+        files = [name for name in listed if name and (folder / name).is_file()]
+    else:
+        files = [path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()]
+    return sorted(file for file in files if not any(_is_left_out(part) for part in file.split("/")))
+
+
+def _is_left_out(part: str) -> bool:
+    return part.startswith(".") or part in SKIPPED

@@ -33,12 +33,19 @@ class Session:
     """The talk with the plugins of `trial`, as a context manager.
 
     show: gets every notice, in order, from one thread. watch: load the files anew whenever they are saved.
+    spare: keep a process at hand for the next version.
     """
 
     def __init__(
-        self, trial: Trial, show: Callable[[Notice], None], *, bounds: Bounds | None = None, watch: bool = False
+        self,
+        trial: Trial,
+        show: Callable[[Notice], None],
+        *,
+        bounds: Bounds | None = None,
+        watch: bool = False,
+        spare: bool = True,
     ) -> None:
-        self._trial, self._show, self._watch = trial, show, watch
+        self._trial, self._show, self._watch, self._spares = trial, show, watch, spare
         self._bounds = bounds or Bounds()
         self._blame = Blame(trial.plugins)
         self._inbox: queue.Queue[tuple[Sandbox | None, Event]] = queue.Queue()
@@ -190,7 +197,8 @@ class Session:
             self._leaving.append(leaving)
 
     def _loaded(self) -> None:
-        self._spare = self._spare or self._sandbox()  # the next save is not to wait for Python to start
+        if self._spares:
+            self._spare = self._spare or self._sandbox()  # the next save is not to wait for Python to start
         self._settled.set()
 
     def _on_failed(self, sandbox: Sandbox, event: Event) -> None:
