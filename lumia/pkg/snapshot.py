@@ -1,6 +1,6 @@
 """A plugin from a folder on this disk: the tag at its HEAD, or a snapshot of what lies there.
 
-The folder may be a stranger's, so nothing of its `.git` is at work: git looks at the files through a repository of ours.
+The folder may be a stranger's, so its `.git` gets nothing to say: git sees the files through a repository of ours.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _AUTHOR = {
 class State:
     """What a folder holds. commit: of HEAD, None without a repository. tag: the highest version tag there.
 
-    changed: files that differ from HEAD. files: all that belong to the plugin: what git ignores and `__pycache__` don't.
+    changed: files that differ from HEAD. files: all of the plugin's: what git ignores and `__pycache__` are not.
     """
 
     files: tuple[str, ...]
@@ -57,6 +57,7 @@ def state_of(source: Path, git: Git) -> State:
             tag = at_head[-1] if at_head else None
             run([*command, "fetch", "-q", "--no-tags", "--depth=1", "--", url_of(source), commit], timeout=_SECONDS)
             run([*command, "read-tree", commit], timeout=_SECONDS)
+            run([*command, "update-index", "-q", "--refresh", "--ignore-submodules"], timeout=_SECONDS)
             changed = _names(command, "diff-files", "-z", "--name-only", "--ignore-submodules=all")
             changed += _names(command, "ls-files", "-z", "--others", "--exclude-standard")
         else:
@@ -117,7 +118,8 @@ def take(source: Path, state: State, folder: Path, limits: Limits) -> str:
 def _copy(source: Path, target: Path, mode: int) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     if mode == LINK:
-        return target.symlink_to(os.readlink(source))
+        target.symlink_to(os.readlink(source))
+        return
     with open(os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise SourceError(f"{source} was changed while it was read; try again")
@@ -129,13 +131,11 @@ def warning(source: Path, state: State) -> str:
     """Return why a folder is installed as a snapshot, and what would make it a version."""
     where = plain(str(source), 120)
     if state.commit is None:
-        return f"{where} is no git repository, so it is installed as it is, without a version; for one: git init, commit, tag"
+        return (
+            f"{where} is no git repository; it is installed as it is, without a version. For one: git init, commit, tag"
+        )
     if state.changed:
         names = ", ".join(plain(name, 60) for name in state.changed[:3])
-        more = f" and {len(state.changed) - 3} more" if len(state.changed) > 3 else ""
-        return (
-            f"{where} holds changes that aren't committed ({names}{more}); it is installed as it is, without a version"
-        )
-    return (
-        f"{where} has no version tag at its commit; it is installed as it is. For a version: git -C {where} tag v0.1.0"
-    )
+        names += f" and {len(state.changed) - 3} more" if len(state.changed) > 3 else ""
+        return f"{where} holds changes that aren't committed ({names}); it is installed as it is, without a version"
+    return f"{where} has no version tag at its commit; it is installed as it is. For one: git -C {where} tag v0.1.0"

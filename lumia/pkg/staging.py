@@ -183,12 +183,9 @@ def _manifest(fetched: _Fetched, name: str | None) -> Manifest:
     try:
         manifest = load_manifest(fetched.folder)
     except ManifestError as error:
-        where = f"{fetched.url} {fetched.tag or fetched.commit[:12]}"
-        raise ManifestError(
-            plain(f"{where}: {str(error).replace(str(fetched.folder) + '/', '')}", 600),
-            file=error.file,
-            line=error.line,
-        ) from None
+        problem = str(error).replace(f"{fetched.folder}/", "")
+        text = plain(f"{fetched.url} {fetched.tag or fetched.commit[:12]}: {problem}", 600)
+        raise ManifestError(text, file=error.file, line=error.line) from None
     if name is not None and manifest.name != name:
         raise UnsafePackageError(
             f"{fetched.url} holds the plugin {manifest.name!r}, not {name!r}; if you want it, install it by its URL"
@@ -200,7 +197,8 @@ def _digest(fetched: _Fetched, expected: str | None) -> str:
     digest = tree.digest(fetched.folder)
     if digest != tree.digest_commit(fetched.folder, fetched.commit):
         raise UnsafePackageError(
-            f"{fetched.folder}: the files written are not those of commit {fetched.commit[:12]}; this disk may change names or contents"
+            f"{fetched.folder}: the files written are not those of commit {fetched.commit[:12]}; does this disk "
+            "change names or contents?"
         )
     if expected is not None and digest != expected:
         raise SignatureError(
@@ -228,7 +226,9 @@ def _judge(
     store = trust.TrustStore(root)
     if locked.tag is None:
         untagged = f"{locked.name} {locked.version} has no version tag, so it can't be signed"
-        if locked.origin == "folder" or not store.of(locked.name).keys:
+        if locked.origin == "folder":
+            return None, ()
+        if not store.of(locked.name).keys:
             return None, (untagged,)
         raise SignatureError(
             f"{untagged}, and {locked.name} was signed before; install a tagged version, or run "

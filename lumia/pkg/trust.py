@@ -100,8 +100,8 @@ class TrustStore:
             return {}
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise SignatureError(
-                f"{self.path}: the list of trusted keys can't be read ({plain(repr(error))}); restore it from a backup. "
-                "Deleting it makes the bot trust whatever key signs a plugin next"
+                f"{self.path}: the list of trusted keys can't be read ({plain(repr(error))}); restore it from a "
+                "backup. Deleting it makes the bot trust whatever key signs a plugin next"
             ) from None
         return dict(plugins)
 
@@ -182,29 +182,27 @@ def _unsigned(name: str, tag: str, trusted: Trusted) -> Verdict:
     if not trusted.keys:
         return Verdict("unsigned", None, f"{name} {tag} is not signed: nothing shows who made it")
     return _refused(
-        f"{name} {tag} is not signed, and {name} was signed before, by {', '.join(trusted.keys)}. Ask its author why; if "
-        f"the answer satisfies you, run `pkg key untrust {name}` and install it again"
+        f"{name} {tag} is not signed, and {name} was signed before, by {', '.join(trusted.keys)}. Ask its author why; "
+        f"if the answer satisfies you, run `pkg key untrust {name}` and install it again"
     )
 
 
 def _revoked_key(name: str, tag: str, signature: Signature, revoked: Revoked) -> str:
     reason = _because(revoked.keys[signature.fingerprint])
-    return (
-        f"{name} {tag} is signed by the key {signature.fingerprint}, which was revoked{reason}; wait for a new version"
-    )
+    return f"{name} {tag} is signed by the key {signature.fingerprint}, which was revoked{reason}; take another version"
 
 
 def _other_key(name: str, tag: str, signature: Signature, trusted: Trusted) -> Verdict:
     word = "pinned" if trusted.pinned else "trusted"
     command = f"pkg key {'pin' if trusted.pinned else 'trust'} {name} {signature.fingerprint}"
     return _refused(
-        f"{name} {tag} is signed by the key {signature.fingerprint}; {word} for {name}: {', '.join(trusted.keys)}. If its "
-        f"author confirms the new key by another way than this repository, run `{command}`"
+        f"{name} {tag} is signed by the key {signature.fingerprint}; {word} for {name}: {', '.join(trusted.keys)}. If "
+        f"its author confirms the new key by another way than this repository, run `{command}`"
     )
 
 
 def _first_use(name: str, tag: str, signature: Signature) -> Verdict:
-    text = f"{name} {tag} is signed by the key {signature.fingerprint}, seen for the first time; from now on {name} must be"
+    text = f"{name} {tag} is signed by the key {signature.fingerprint}, from now on the only one accepted for {name}"
     return Verdict("signed", signature.fingerprint, text)
 
 
