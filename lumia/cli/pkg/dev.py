@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from lumia.cli import output
+from lumia.cli.groups import group
+from lumia.cli.pkg import dev_publish
+from lumia.cli.pkg.validate import validate_command
+from lumia.errors import PkgError
 
 if TYPE_CHECKING:
     from lumia.pkg.dev.project import Project
 
-dev_app = typer.Typer(
-    help="Make a plugin: init, run, test, validate, pack, sign, publish.",
-    epilog="\b\nExample:\n  pkg dev init dice\n  cd dice && pkg dev run --watch",
-    add_completion=False,
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["--help", "-h"]},
+dev_app = group(
+    "Make a plugin: init, run, test, validate, pack, sign, publish.",
+    "\b\nExample:\n  pkg dev init dice\n  cd dice && pkg dev run --watch",
 )
 """The group `pkg dev`, mounted by `lumia.cli.pkg`."""
 
@@ -106,3 +106,71 @@ def _project(folder: Path | None) -> Project:
         wanted = " ".join(f"'{one}'" for one in missing)
         output.warn(f"not installed here, though its manifest asks for it: pip install {wanted}")
     return project
+
+
+@dev_app.command("test", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def test(ctx: typer.Context) -> None:
+    """Run the plugin's tests with pytest; what follows the command is handed on to it.
+
+    \b
+    Example:
+      pkg dev test
+      pkg dev test -k greets -x
+    """
+    from lumia.pkg.dev.testrun import NOTHING_FOUND, run_tests
+
+    code = run_tests(_project(None), ctx.args)
+    if code == NOTHING_FOUND:
+        output.warn("pytest found no test; a test is a function like `def test_it_greets():` in tests/test_plugin.py")
+    if code:
+        raise typer.Exit(1)
+
+
+@dev_app.command("pack")
+def pack(
+    folder: Folder = None,
+    python: Annotated[
+        list[str] | None, typer.Option("--python", metavar="PYTHON", help="For this Python, too; may be repeated.")
+    ] = None,
+    beside: Annotated[
+        list[str] | None, typer.Option("--with", metavar="PLUGIN", help="What it depends on, to try whether it loads.")
+    ] = None,
+    repository: Annotated[
+        Path | None, typer.Option("--repo", metavar="DIR", help="Commit and tag the packed files in this repository.")
+    ] = None,
+) -> None:
+    """Compile the plugin to bytecode without its source, for each version of Python, and try whether it loads.
+
+    \b
+    Example:
+      pkg dev pack
+      pkg dev pack --python python3.12 --python python3.13
+      pkg dev pack --repo ../dice-closed
+    """
+    from lumia.pkg.dev.pack import UNTAGGED, commit_into, label
+    from lumia.pkg.dev.pack import pack as packed_for
+    from lumia.pkg.dev.probe import problem_of
+
+    project = _project(folder)
+    tag = label(project)
+    if repository is not None and tag == UNTAGGED:
+        raise PkgError(f"{project.name} has no version tag at this commit, or uncommitted changes; commit and tag it")
+    if repository is not None and len(python or ()) > 1:
+        raise PkgError("bytecode belongs to one version of Python: pack into one repository for each")
+    for packed in packed_for(project, python or ()):
+        output.text(str(packed.folder))
+        if packed.python != f"cp{sys.version_info[0]}{sys.version_info[1]}":
+            output.note(f"for {packed.python}, {packed.files} files; not tried, this Python can't load it")
+            continue
+        problem = problem_of(packed.folder, beside or ())
+        if problem is not None:
+            raise PkgError(f"packed, but it doesn't load: {problem}")
+        output.note(f"for {packed.python}, {packed.files} files; it loads")
+        if repository is not None:
+            commit_into(packed, repository.expanduser().absolute(), project.name, tag)
+            output.note(f"{tag} is in {repository}: cd {repository} && pkg dev publish")
+
+
+dev_app.command("validate")(validate_command)
+dev_app.command("sign")(dev_publish.sign)
+dev_app.command("publish")(dev_publish.publish)

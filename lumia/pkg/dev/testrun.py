@@ -35,7 +35,7 @@ def run_tests(project: Project, arguments: Sequence[str] = ()) -> int:
     """
     if not has_tests(project):
         raise PkgError(
-            f"{project.name} has no tests; put them into {project.file('tests')}/test_plugin.py, as docs/testing.md shows"
+            f"{project.name} has no tests; put them into {project.file('tests')}/test_plugin.py (docs/testing.md)"
         )
     if find_spec("pytest") is None:
         raise PkgError("pytest isn't installed here: pip install 'lumia[testing]'")
