@@ -82,7 +82,7 @@ def run(
     from lumia.pkg.dev.trial import Trial
 
     project = _project(folder)
-    bounds = Bounds(seconds, memory << 20)
+    bounds = Bounds(seconds, seconds, memory << 20)
     trial = Trial(project, beside or (), settings)
     try:
         code = dev_chat.run(lambda show: Session(trial, show, bounds=bounds, watch=watch), watch=watch, steps=steps)

@@ -133,6 +133,8 @@ class Child:
         while transport.health().ok:
             ended = self._ended()  # before the journal is read, so that every step is told before its run's end
             entries = transport.tail(cursor, 0.0 if ended else _GLANCE, _BATCH)
+            with self._lock:
+                pass  # whoever began a run has told its number before its steps are told
             for entry in entries:
                 cursor = entry.cursor
                 if entry.kind == "step" and not entry.handler.startswith(f"{NAME}."):

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from packaging.version import Version
+
 from lumia import __version__
 from lumia.errors import PkgError, UnsafePackageError
 from lumia.manifest import MANIFEST_FILE, Manifest
@@ -65,11 +67,10 @@ def next_tag(project: Project) -> str:
     prefix = tag[0] if tag[0] in "vV" else ""
     if version.is_prerelease:
         return f"{prefix}{version.base_version}"
-    major, minor, patch, *_rest = (*version.release, 0, 0)
-    return f"{prefix}{major}.{minor}.{patch + 1}"
+    return f"{prefix}{version.major}.{version.minor}.{version.micro + 1}"
 
 
-def _versions(project: Project) -> list[tuple[str, Any]]:
+def _versions(project: Project) -> list[tuple[str, Version | None]]:
     return [(tag, version_of(tag)) for tag in git(project.folder, "tag", "--list").split()]
 
 

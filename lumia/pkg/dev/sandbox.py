@@ -28,9 +28,13 @@ Listener = Callable[["Sandbox", dict[str, Any]], None]
 
 @dataclass(frozen=True)
 class Bounds:
-    """What a tried plugin may take. seconds: for loading, and for one message; memory: bytes (Linux only)."""
+    """What a tried plugin may take.
+
+    seconds: for one message; loading: seconds for loading it, once Python has started; memory: bytes (Linux only).
+    """
 
     seconds: float = 30.0
+    loading: float = 30.0
     memory: int = 1 << 30
 
 
@@ -38,11 +42,12 @@ class Sandbox:
     """A process of its own group, with an environment that leads to no real bot.
 
     listener: gets each event of the process (see `child`), and from here `output` (a line that it printed) and `ended`
-    (with its exit code, negative for a signal), in threads of this object.
+    (with its exit code, negative for a signal), in threads of this object. warm: Python has started in it.
     """
 
     def __init__(self, listener: Listener, bounds: Bounds) -> None:
         self._listener = listener
+        self.warm = False
         self._stacks = tempfile.NamedTemporaryFile("r", prefix="lumia-stacks-", encoding="utf-8")  # noqa: SIM115
         reading, writing = os.pipe()
         command = [sys.executable, "-P", "-m", "lumia.pkg.dev.child", str(writing), self._stacks.name]
@@ -56,6 +61,8 @@ class Sandbox:
             env=environment(),
         )
         os.close(writing)
+        assert self._process.stdin is not None
+        self._stdin, self._writing = self._process.stdin, threading.Lock()
         self._printing = self._thread(self._print)
         self._reading = self._thread(self._read, os.fdopen(reading, "r", encoding="utf-8", errors="replace"))
 
@@ -66,11 +73,9 @@ class Sandbox:
 
     def tell(self, command: str, **arguments: Any) -> None:
         """Give the process a command; one that has ended takes none."""
-        stdin = self._process.stdin
-        assert stdin is not None
-        with contextlib.suppress(OSError, ValueError):
-            stdin.write(json.dumps({"do": command, **arguments}).encode() + b"\n")
-            stdin.flush()
+        with self._writing, contextlib.suppress(OSError, ValueError):
+            self._stdin.write(json.dumps({"do": command, **arguments}).encode() + b"\n")
+            self._stdin.flush()
 
     def open(self, root: Path, plugins: Sequence[Path], store: Mapping[str, Any]) -> None:
         """Let the process load plugins: the event `ready` or `failed` follows."""
@@ -90,6 +95,10 @@ class Sandbox:
                 break
         return _places(text, inside)
 
+    def is_alive(self) -> bool:
+        """Tell whether the process runs."""
+        return self._process.poll() is None
+
     def kill(self) -> None:
         """End the process and everything it started, at once."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -102,9 +111,8 @@ class Sandbox:
     def close(self, seconds: float = 3.0) -> None:
         """Let the plugins unload and end the process; after `seconds` it is killed."""
         self.tell("close")
-        with contextlib.suppress(OSError):
-            if self._process.stdin is not None:
-                self._process.stdin.close()
+        with self._writing, contextlib.suppress(OSError):
+            self._stdin.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(seconds)
         self.kill()
@@ -118,6 +126,7 @@ class Sandbox:
                 except ValueError:  # the plugin wrote into a pipe that isn't its own
                     break
                 if isinstance(event, dict):
+                    self.warm |= event.get("t") == "warm"
                     self._listener(self, event)
         code = self._ended()
         self._listener(self, {"t": "ended", "code": code})
@@ -131,6 +140,8 @@ class Sandbox:
         self.kill()  # what it started and left behind
         self._printing.join(1.0)
         self._stacks.close()
+        with self._writing, contextlib.suppress(OSError):
+            self._stdin.close()
         return code
 
     def _print(self) -> None:

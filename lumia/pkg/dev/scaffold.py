@@ -28,7 +28,7 @@ def checked_name(name: str) -> str:
     except ValidationError as error:
         why = error.errors()[0]["msg"].removeprefix("Value error, ")
         plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
-        usable = re.sub(r"[^a-z0-9]+", "-", plain).strip("-0123456789")[:64].rstrip("-")
+        usable = re.sub(r"[^a-z0-9]+", "-", plain).lstrip("-0123456789")[:64].strip("-")
         hint = f"; try {usable!r}" if usable and usable != wanted and _fits(usable) else ""
         raise PkgError(f"{why}{hint}") from None
 

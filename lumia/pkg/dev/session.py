@@ -23,6 +23,8 @@ from lumia.pkg.dev.watch import Watcher
 _GRACE = 1.0
 """Seconds a message that is at work may hold up a new version."""
 _LOOK = 0.05
+_PYTHON = 30.0
+"""Seconds that Python may take to start."""
 MAX_PAUSE = 60.0
 """Seconds between two tries of a step, at most."""
 _FAILED = ("failed", "retry")
@@ -140,9 +142,10 @@ class Session:
     def _on_reload(self, sandbox: None, event: Event) -> None:
         if self._coming is not None:
             self._coming.kill()  # overtaken by a newer save
-        self._coming, self._spare, self._ready = self._spare or self._sandbox(), None, None
+        spare = self._spare if self._spare is not None and self._spare.is_alive() else None
+        self._coming, self._spare, self._ready = spare or self._sandbox(), None, None
         self._began = time.monotonic()
-        self._until = self._began + self._bounds.seconds
+        self._until = self._began + self._bounds.loading + (0.0 if self._coming.warm else _PYTHON)
         self._trial.write_settings()
         self._coming.open(self._trial.root, list(self._trial.plugins), self._store)
 
@@ -172,6 +175,9 @@ class Session:
         self._asked.clear()
 
     # --- what sandboxes tell
+
+    def _on_warm(self, sandbox: Sandbox, event: Event) -> None:
+        self._until = time.monotonic() + self._bounds.loading
 
     def _on_ready(self, sandbox: Sandbox, event: Event) -> None:
         self._ready, self._until = event, time.monotonic() + _GRACE
@@ -275,7 +281,7 @@ class Session:
             if not self._asked or now > self._until:
                 self._take_over(self._ready)
         elif self._coming is not None and now > self._until:
-            self._give_up(f"not loaded within {self._bounds.seconds:g} s{self._where(self._coming)}")
+            self._give_up(f"not loaded within {self._bounds.loading:g} s{self._where(self._coming)}")
         if self._current is not None and any(answer.until < now for answer in self._asked.values()):
             hung = f"not done within {self._bounds.seconds:g} s{self._where(self._current)}"
             self._settled.clear()
