@@ -65,7 +65,7 @@ def pack(project: Project, pythons: Sequence[str] = (), into: Path | None = None
 def label(project: Project) -> str:
     """Return the tag the packed files stand for."""
     tag = tag_at_head(project.folder)
-    if tag is None or git(project.folder, "status", "--porcelain").strip():
+    if tag is None or git(project.folder, "status", "--porcelain", "--", ".", ":!dist").strip():
         return UNTAGGED
     return tag
 

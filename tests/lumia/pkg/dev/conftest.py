@@ -43,9 +43,7 @@ def author(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFac
     home = tmp_path_factory.mktemp("home")
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(home))
-    for role in ("AUTHOR", "COMMITTER"):
-        monkeypatch.setenv(f"GIT_{role}_NAME", "Ann")
-        monkeypatch.setenv(f"GIT_{role}_EMAIL", "ann@example.org")
+    (home / ".gitconfig").write_text("[user]\n\tname = Ann\n\temail = ann@example.org\n")
 
 
 class Talk:

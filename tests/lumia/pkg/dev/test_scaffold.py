@@ -26,7 +26,7 @@ def test_a_new_plugin_passes_validation_and_its_own_tests_and_is_in_a_commit(
         "pyproject.toml", "README.md", ".gitignore",
     }  # fmt: skip
     manifest = load_manifest(tmp_path / "my-dice")
-    assert (manifest.name, manifest.author) == ("my-dice", "")
+    assert (manifest.name, manifest.author) == ("my-dice", "Ann")
     assert manifest.description == "Throws {dice} for the group."
     assert validate(tmp_path / "my-dice") == []
     project = find_project(tmp_path / "my-dice" / "hooks")
@@ -69,9 +69,7 @@ def test_a_used_folder_is_left_alone(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
-def test_an_author_whom_git_does_not_know_commits_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL"):
-        monkeypatch.delenv(name)
+def test_an_author_whom_git_does_not_know_commits_later(tmp_path: Path) -> None:
     Path.home().joinpath(".gitconfig").write_text("[user]\n\tuseConfigOnly = true\n")
     create(tmp_path / "dice", "dice")
     assert git(tmp_path / "dice", "diff", "--cached", "--name-only").split()
