@@ -11,10 +11,12 @@ from typing import Any
 from celery import signals
 
 from lumia.errors import LumiaError
+from lumia.isolation import SERVING
 from lumia.journal import described
 from lumia.paths import find_root
 from tasks.app import celery_app, register
 from tasks.backend import redis_url
+from tasks.isolated.worker import IsolatedWorker
 from tasks.worker import LumiaWorker, is_prefork
 
 
@@ -30,7 +32,7 @@ ROOT, URL = _root_and_url()
 os.environ["LUMIA_ROOT"] = ROOT
 
 app = celery_app(URL, ROOT)
-worker = LumiaWorker(app)
+worker = IsolatedWorker(app) if os.environ.get(SERVING) else LumiaWorker(app)
 step = register(app, worker)
 
 
