@@ -72,9 +72,11 @@ async function migrate(db) {
 export async function fill(db, { entries = [], stars = {}, revoked = null }) {
   const code = Buffer.from(await bundled("src/write.ts")).toString("base64");
   const { put, putRevoked } = await import(`data:text/javascript;base64,${code}`);
-  const statements = entries.flatMap((entry) => put(db, entry, "local", stars[entry.name] ?? 0));
-  if (revoked !== null) statements.push(...putRevoked(db, revoked));
-  for (let at = 0; at < statements.length; at += 2000) await db.batch(statements.slice(at, at + 2000));
+  for (let at = 0; at < entries.length; at += 200) {
+    const some = entries.slice(at, at + 200);
+    await db.batch(put(db, some.map((entry) => ({ entry, blob: "local", stars: stars[entry.name] ?? 0 }))));
+  }
+  if (revoked !== null) await db.batch(putRevoked(db, revoked));
 }
 
 export async function token(db, login) {

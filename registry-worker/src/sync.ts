@@ -125,7 +125,7 @@ async function one(env: Env, name: string, sha: string, blob: Blob): Promise<Tro
       .bind(skeleton(name), name)
       .first<string>("name");
     if (twin !== null) return lasting(`the name is too easily taken for ${twin}`);
-    await env.DB.batch(put(env.DB, entry, sha, null));
+    await env.DB.batch(put(env.DB, [{ entry, blob: sha, stars: null }]));
     return null;
   } catch (error) {
     return { text: error instanceof Error ? error.message : "unknown", lasting: false };

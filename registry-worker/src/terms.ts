@@ -10,6 +10,7 @@ const WORD = /[\p{L}\p{N}]+/gu;
 const MARKS = /\p{Mn}/gu;
 const DENSE = /[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uac00-\ud7a3\u{20000}-\u{2fa1f}]+/gu;
 const MOST_WORDS = 12;
+const MOST_PARTS = 12;
 
 function folded(text: string): string {
   return text.normalize("NFKD").replace(MARKS, "").normalize("NFC").toLowerCase();
@@ -68,7 +69,7 @@ export function askedByParts(text: string): string | null {
     const letters = Array.from(run.text);
     for (let at = 0; at + 3 <= letters.length; at++) parts.add(letters.slice(at, at + 3).join(""));
   }
-  const some = [...parts].slice(0, 30).map((part) => `"${part}"`);
+  const some = [...parts].slice(0, MOST_PARTS).map((part) => `"${part}"`);
   return some.length ? some.join(" OR ") : null;
 }
 

@@ -62,6 +62,7 @@ describe("pages", () => {
   beforeAll(async () => {
     const many = Array.from({ length: 120 }, (_, number) => entry(`zebra-${number}`, {}, { description: "stripes" }));
     await fill(many);
+    await fill(Array.from({ length: 1600 }, (_, number) => entry(`lot-${number}`, {}, { description: "crowd" })));
   });
 
   it("are 50 long, hold everything once, and name each other", async () => {
@@ -74,5 +75,15 @@ describe("pages", () => {
       '</search?q=stripes&page=3>; rel="next", </search?q=stripes&page=1>; rel="prev"',
     );
     expect(await names("stripes", 4)).toEqual([]);
+  });
+
+  it("of a word that nearly all have are consistent, too: names first, then by stars", async () => {
+    await fill([entry("crowd-control"), entry("calm", {}, { description: "crowd" })], { calm: 99 });
+    const first = await ask("/search?q=crowd");
+    expect(first.headers.get("X-Total-Count")).toBe("1602");
+    expect((await names("crowd")).slice(0, 2)).toEqual(["crowd-control", "calm"]);
+    const all: string[] = [];
+    for (let page = 1; page <= 33; page++) all.push(...(await names("crowd", page)));
+    expect([all.length, new Set(all).size]).toEqual([1602, 1602]);
   });
 });

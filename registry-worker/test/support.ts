@@ -42,5 +42,10 @@ export function entry(name: string, more: Partial<Entry> = {}, manifest: Partial
 }
 
 export async function fill(entries: Entry[], stars: Record<string, number> = {}): Promise<void> {
-  for (const one of entries) await env.DB.batch(put(env.DB, one, "blob", stars[one.name] ?? 0));
+  await env.DB.batch(
+    put(
+      env.DB,
+      entries.map((one) => ({ entry: one, blob: "blob", stars: stars[one.name] ?? 0 })),
+    ),
+  );
 }
