@@ -39,7 +39,24 @@ class Entry:
     help: str
 
 
-COMMANDS: dict[str, Entry] = {}
+COMMANDS = {
+    "install": Entry("change_commands", "install", "Install plugins, and what they need: -S."),
+    "remove": Entry("change_commands", "remove", "Remove plugins; their settings stay: -R."),
+    "upgrade": Entry("change_commands", "upgrade", "Upgrade plugins to their latest versions: -U."),
+    "enable": Entry("change_commands", "enable", "Turn plugins on, also those that come with Lumia."),
+    "disable": Entry("change_commands", "disable", "Turn plugins off; they stay installed."),
+    "list": Entry("query_commands", "list_installed", "List installed plugins: -Q."),
+    "files": Entry("query_commands", "files", "List the files of plugins: -Ql."),
+    "outdated": Entry("query_commands", "outdated", "List plugins with a newer version: -Qu."),
+    "search": Entry("registry_commands", "search", "Search the registry: -Ss."),
+    "info": Entry("registry_commands", "info", "Show a plugin's manifest and versions: -Si."),
+    "clean": Entry("registry_commands", "clean", "Empty the download cache: -Sc."),
+    "log": Entry("history_commands", "log", "List the operations, the newest first."),
+    "rollback": Entry("history_commands", "rollback", "Bring back what was installed before."),
+    "freeze": Entry("history_commands", "freeze", "Print a lock of everything installed."),
+    "sync": Entry("history_commands", "sync", "Install exactly what a lock names."),
+    "verify": Entry("history_commands", "verify", "Compare plugins' files with what was installed."),
+}
 GROUPS = {
     "key": Entry("key", "key_app", "Make, show and exchange signing keys; trust or pin those of others."),
     "dev": Entry("dev", "dev_app", "Begin, try, check, pack, sign and publish a plugin."),
