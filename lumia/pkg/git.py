@@ -122,7 +122,7 @@ class Git:
 
     def checkout_locked(self, url: str, tag: str | None, commit: str, into: Path) -> Checkout:
         """Like `checkout` for a commit that a lock records, also when its tag was moved or deleted meanwhile."""
-        return self._from_mirror(url, lambda mirror: self._get_commit(url, mirror, tag, commit), into, commit)
+        return self._from_mirror(url, lambda mirror: self._get_locked(url, mirror, tag, commit), into, commit)
 
     def keep(self, url: str, folder: Path, commit: str) -> None:
         """Put a commit of the repository in `folder` into the cache, as if it came from `url`."""
@@ -195,6 +195,16 @@ class Git:
         if got is None:
             raise SourceError(f"{shown(url)}: the tag {tag} points at no commit")
         return Checkout(got, tag)
+
+    def _get_locked(self, url: str, mirror: Path, tag: str | None, commit: str) -> Checkout:
+        """Fetch the tag if it still leads to the commit, for it may carry signatures; else the commit alone."""
+        if tag is not None and _resolved(mirror, commit) != commit:
+            try:
+                self._fetch(url, mirror, f"+refs/tags/{tag}:refs/tags/{tag}")
+            except GitFailed as error:
+                if error.kind != "absent":
+                    explain(url, error)
+        return self._get_commit(url, mirror, tag, commit)
 
     def _get_commit(self, url: str, mirror: Path, tag: str | None, commit: str) -> Checkout:
         if _resolved(mirror, commit) == commit:

@@ -15,7 +15,7 @@ from lumia.pkg.git import Git, latest, tag_version
 from lumia.pkg.model import Locked, Origin, Request, Staged
 from lumia.pkg.requests import UNENCRYPTED, public_url
 from lumia.pkg.revocation import Revoked
-from lumia.pkg.signing import tag_signatures
+from lumia.pkg.signing import parse_signature, tag_signatures
 from lumia.pkg.text import plain
 from lumia.pkg.tree import Limits
 
@@ -81,9 +81,11 @@ def stage_locked(
     """Stage exactly what a lock records (rollback, sync, other machines): commit and digest must be the lock's.
 
     Needs no network when the commit is in the cache. Keys aren't judged anew, since the lock says they were, except
-    that a revoked key or version is refused. Raises what `stage` raises.
+    that a revoked key or version and another than the pinned key are refused, and a signature in the tag that is said
+    to be this key's must be. Raises what `stage` raises.
     """
     _refuse_revoked(locked, revoked or Revoked())
+    _refuse_unpinned(locked, root)
     folder = into or _new_folder(root, locked.name)
     try:
         if locked.origin == "folder":
@@ -93,6 +95,7 @@ def stage_locked(
             fetched = _Fetched(folder, locked.url, locked.origin, got.commit, got.tag)
         manifest = _manifest(fetched, locked.name)
         _digest(fetched, locked.digest)
+        _check_signature(locked, folder)
         return Staged(locked, folder, manifest, fetched.warnings)
     except BaseException:
         _remove(folder, root)
@@ -237,14 +240,34 @@ def _judge(
         )
     found = dict.fromkeys((*tag_signatures(folder, locked.tag), *signatures))
     if trusts_folder and not found:
-        return None, (
-            f"{locked.name} {locked.tag} is not signed, and taken from a folder of this machine all the same",
-        )
+        said = f"{locked.name} {locked.tag} is not signed, and taken from a folder of this machine all the same"
+        return None, (said,) if store.of(locked.name).keys else ()
     verdict = trust.verify(locked.name, locked.tag, locked.digest, tuple(found), store=store, revoked=revoked)
     if verdict.outcome == "refused":
         raise SignatureError(verdict.text)
     new = verdict.key is not None and verdict.key not in store.of(locked.name).keys
     return verdict.key, (verdict.text,) if new or verdict.outcome == "unsigned" else ()
+
+
+def _refuse_unpinned(locked: Locked, root: Path) -> None:
+    trusted = trust.TrustStore(root).of(locked.name)
+    if trusted.pinned and locked.key not in trusted.keys:
+        signed = f"signed by {locked.key}" if locked.key else "not signed"
+        raise SignatureError(
+            f"{locked.name} {locked.version} is {signed}, and the key pinned for it here is {', '.join(trusted.keys)}; "
+            f"`pkg key untrust {locked.name}` takes the pin away"
+        )
+
+
+def _check_signature(locked: Locked, folder: Path) -> None:
+    """Refuse a version whose tag carries signatures of the locked key that don't fit; a registry's are not at hand."""
+    if locked.key is None or locked.tag is None:
+        return
+    found = [one for one in map(parse_signature, tag_signatures(folder, locked.tag)) if one.fingerprint == locked.key]
+    if found and not any(one.fits(locked.name, locked.tag, locked.digest) for one in found):
+        raise SignatureError(
+            f"{locked.name} {locked.tag}: its signature by {locked.key} doesn't fit its files; refused"
+        )
 
 
 def _refuse_revoked(locked: Locked, revoked: Revoked) -> None:
