@@ -17,9 +17,13 @@ import io
 import json
 import sys
 from binascii import a2b_base64, b2a_base64
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
+from importlib import import_module
 from math import isfinite
+from types import FunctionType, MappingProxyType, ModuleType
 from typing import Any, Literal, Protocol, cast
 
 from lumia.boxtype import type_name
@@ -36,6 +40,7 @@ _DOMAIN = b"lumia.box.dill.v1\0"
 _SEAL = ',"s":"'
 _SEALED = len(_SEAL) + 64 + len('"}')
 _PLAIN = frozenset({str, bool, type(None)})
+_names: ContextVar[Mapping[str, ModuleType]] = ContextVar("lumia_names", default=MappingProxyType({}))
 _PARSED: Any = ...  # no JSON value, and itself again after pickling
 
 
@@ -244,7 +249,7 @@ def read_meta(text: str) -> dict[str, Any]:
 def generation_of(module: str) -> str:
     """Return the generation of the plugin a module belongs to, "" when it belongs to none."""
     while module:
-        found = getattr(sys.modules.get(module), GENERATION, None)
+        found = getattr(_module(module), GENERATION, None)
         if found is not None:
             return str(found)
         module = module.rpartition(".")[0]
@@ -363,7 +368,7 @@ def _bytes(text: str) -> bytes:
 
 def _importable(kind: type) -> bool:
     """Tell whether the class is found under its own name, so that dill stores the name and not the class."""
-    found: Any = None if kind.__module__ == "__main__" else sys.modules.get(kind.__module__)
+    found: Any = None if kind.__module__ == "__main__" else _module(kind.__module__)
     for name in kind.__qualname__.split("."):
         found = getattr(found, name, None)
     return found is kind
@@ -378,7 +383,7 @@ def _dill(value: Any) -> bytes:
 def _undill(raw: bytes) -> Any:
     import dill  # 80 ms that JSON values never pay
 
-    return dill.loads(raw)
+    return _unpickler()(io.BytesIO(raw)).load() if _names.get() else dill.loads(raw)
 
 
 @cache
@@ -392,4 +397,46 @@ def _pickler() -> Any:
             if is_resource(type(item)):
                 raise _MetResource(type_name(type(item)))
 
+        def reducer_override(self, item: object) -> Any:
+            if _names.get() and isinstance(item, type | FunctionType) and item.__module__ in _names.get():
+                return _named, (item.__module__, item.__qualname__)
+            return NotImplemented
+
     return Watchful
+
+
+@cache
+def _unpickler() -> Any:
+    import dill  # as above
+
+    class Scoped(dill.Unpickler):  # type: ignore[misc]
+        """Finds what belongs to the generation whose step is being executed."""
+
+        def find_class(self, module: str, name: str) -> Any:
+            return _named(module, name) if module in _names.get() else super().find_class(module, name)
+
+    return Scoped
+
+
+def _module(name: str) -> ModuleType | None:
+    return _names.get().get(name) or sys.modules.get(name)
+
+
+def _named(module: str, name: str) -> Any:
+    found: Any = _names.get().get(module) or import_module(module)
+    for part in name.split("."):
+        found = getattr(found, part)
+    return found
+
+
+@contextmanager
+def naming(modules: Mapping[str, ModuleType]) -> Iterator[None]:
+    """Have Boxes find the classes of these modules by their names in the block, whatever has the names otherwise.
+
+    Two generations of a plugin that are there side by side have modules of the same names.
+    """
+    token = _names.set(modules)
+    try:
+        yield
+    finally:
+        _names.reset(token)

@@ -35,7 +35,8 @@
     │   ├── RegistryError          the registry can't be reached, or answers what it must not
     │   ├── PlanError              dependencies, ranges or domains don't fit together
     │   ├── HookError              a plugin's hook failed, or took too long
-    │   └── OperationError         a step of an operation failed; it was undone
+    │   ├── OperationError         a step of an operation failed; it was undone
+    │   └── BusyDeploymentError    another change of the running bot is under way
     ├── ServiceError               an absent, or doubly provided, service
     ├── TransportError
     │   ├── BackendUnavailableError  the broker or store can't be reached
@@ -228,6 +229,17 @@ class HookError(PkgError):
 
 class OperationError(PkgError):
     """A step of an operation failed; what it had changed was put back."""
+
+
+class BusyDeploymentError(PkgError):
+    """Another change of the running bot's plugins is being prepared. number, origin: which, and where it was begun."""
+
+    def __init__(self, number: int, origin: str) -> None:
+        self.number, self.origin = number, origin
+        super().__init__(
+            f"the bot's processes are taking over deployment {number}, begun at {origin or 'another place'}; "
+            "wait until it is decided (`lumia plugins` shows it), and try again"
+        )
 
 
 class ServiceError(LumiaError):

@@ -117,7 +117,7 @@ class Executor:
         self, claim: Claim, listener: StepListener, batch: _Batch | None = None, held: _Held | None = None
     ) -> Claim | None:
         step = claim.plan.steps[claim.step]
-        behind = held is None and self._bot.is_behind(step)
+        behind = held is None and self._bot.is_behind(step, claim.handbacks)
         if behind and claim.handbacks < self._bot.limits.handbacks:
             self.hand_back(claim, _behind(step))
             return None
@@ -200,6 +200,10 @@ class Executor:
         return self._call(handler, context, arc)
 
     def _call(self, handler: Loaded, context: StepContext, arc: Box[Any] | None) -> _Result:
+        with self._bot.generations.naming(handler):
+            return self._called(handler, context, arc)
+
+    def _called(self, handler: Loaded, context: StepContext, arc: Box[Any] | None) -> _Result:
         claim = context.claim
         try:
             box = arc.clone() if arc is not None else Box.load(claim.box, self._bot.secret)

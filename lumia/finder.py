@@ -90,6 +90,14 @@ class PluginFinder(MetaPathFinder):
             vars(sys.modules[namespace]).pop(name, None)
         return modules
 
+    def restore(self, modules: Mapping[str, ModuleType]) -> None:
+        """Put modules back that `forget` returned."""
+        sys.modules.update(modules)
+        for name, module in modules.items():
+            parent, _, last = name.rpartition(".")
+            if parent in NAMESPACES and parent in sys.modules:
+                setattr(sys.modules[parent], last, module)
+
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:

@@ -9,7 +9,7 @@ import heapq
 import itertools
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ from lumia.boxwire import burst
 from lumia.dead import MAX_LETTERS, DeadFilter, DeadLetter
 from lumia.errors import LumiaError, RunTimeoutError, StaleClaimError, StaleRoutesError, UnknownRunError
 from lumia.flow import NEVER
+from lumia.inmemory_deployments import MemoryDeployments
 from lumia.inmemory_effects import Ledger, LedgerPort
 from lumia.inmemory_journal import Journal, JournalPort
 from lumia.inmemory_lanes import LanePort, Lanes
@@ -71,6 +72,7 @@ class InMemoryTransport(LedgerPort, LanePort, JournalPort, QueuePort):
         self._counter = itertools.count(1)
         self._threads: list[threading.Thread] = []
         self._closing = False
+        self._deployments = MemoryDeployments(self.clock, self._changed, self._runs, self.publish)
 
     # --- starting
 
@@ -380,6 +382,16 @@ class InMemoryTransport(LedgerPort, LanePort, JournalPort, QueuePort):
             for op in ops:
                 self._values.write(op)
 
+    def dump_store(self) -> dict[str, Any]:
+        """Return every store value as JSON, for `load_store` of another transport."""
+        with self._changed:
+            return self._values.dump()
+
+    def load_store(self, dumped: Mapping[str, Any]) -> None:
+        """Take over the store values of another transport."""
+        with self._changed:
+            self._values.load(dumped)
+
     # --- journal, routes, dead letters
 
     def _note(
@@ -391,9 +403,13 @@ class InMemoryTransport(LedgerPort, LanePort, JournalPort, QueuePort):
         entry = JournalEntry(*named, outcome=outcome, reason=reason, detail=detail or {}, flow=flow)
         self._journal.add(entry if kind in ("start", "join") else run.opened(entry))
 
-    def publish(self, table: RouteTable) -> RouteTable:
+    def publish(self, table: RouteTable, *, deployment: int | None = None) -> RouteTable:
         """Publish a route table."""
         with self._changed:
+            if deployment not in (None, self._deployments.active):
+                raise StaleRoutesError(
+                    f"these are the routes of deployment {deployment}, and another one is active by now"
+                )
             if self._table is None or self._table.dump() != table.dump():
                 self._table = replace(table, number=next(self._counter))
             return self._table
@@ -401,6 +417,10 @@ class InMemoryTransport(LedgerPort, LanePort, JournalPort, QueuePort):
     def routes(self) -> RouteTable | None:
         """Return the published route table."""
         return self._table
+
+    def deployments(self) -> MemoryDeployments:
+        """Return what keeps the deployments of the bot."""
+        return self._deployments
 
     def dead(self, wanted: DeadFilter = ANY) -> list[DeadLetter]:
         """Return the dead letters that are wanted, newest first."""

@@ -5,8 +5,10 @@ Nothing is registered at import time, so a set of plugins is a value: reload is 
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import inspect
+import os
 import sys
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
@@ -45,6 +47,17 @@ class Configuration(Protocol):
         """Use a plugin's schema file and what it declared; raises `ConfigError`."""
 
 
+class Elsewhere(Protocol):
+    """What the loader asks about plugins that other processes execute: `lumia.isolation.Isolation` knows."""
+
+    @property
+    def only(self) -> str | None:
+        """Return the one plugin this process is for, None when it is for all."""
+
+    def stand_in(self, candidate: Candidate, generation: str) -> tuple[Plugin, dict[str, configuration.Field]] | None:
+        """Return what stands for a plugin here, and the settings it declares; None for one this process imports."""
+
+
 @dataclass
 class _Stage:
     """Where a plugin's loading is: the stage, and the file and line to blame if it is known."""
@@ -57,6 +70,7 @@ class Loader:
     """Loads the plugins of `base` (first-party) and of the bot root into this process.
 
     config: gets each plugin's schema. disabled: names from `[plugins] disabled`. core_version: `lumia.__version__`.
+    elsewhere: knows the plugins that are not imported into this process; without it all are.
     """
 
     def __init__(
@@ -68,12 +82,14 @@ class Loader:
         services: Services,
         core_version: str,
         disabled: Collection[str] = (),
+        elsewhere: Elsewhere | None = None,
     ) -> None:
         self._base, self._root = base.absolute(), root.absolute()
         self._config = config
         self._services = services
         self._core_version = core_version
         self._disabled = disabled
+        self._elsewhere = elsewhere
 
     def found(self) -> list[Found]:
         """Return what `discover` finds for this bot."""
@@ -89,6 +105,8 @@ class Loader:
         """
         install(self._base, self._root)
         found = self.found()
+        if self._elsewhere is not None and self._elsewhere.only is not None:
+            names = {self._elsewhere.only}
         selection = select(found, self._core_version)
         loaded = PluginSet(self._services, warnings=[*self._unknown(names or (), found), *selection.warnings])
         wanted = {plugin.name for plugin in found} if names is None else _closure(names, found)
@@ -127,14 +145,18 @@ class Loader:
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            failure = failure_of(candidate.name, stage.name, candidate.found.folder, error, stage.at)
+            failure = getattr(error, "failure", None) or failure_of(
+                candidate.name, stage.name, candidate.found.folder, error, stage.at
+            )
             loaded.failures.append(failure)
             announce(self._services, candidate.manifest, f"it failed to load: {failure.message}")
             return
         loaded.plugins[plugin.name] = plugin
         if keep.plugins.get(plugin.name) is plugin and plugin.name in keep.started:
             loaded.started[plugin.name] = keep.started[plugin.name]
-        announce(self._services, candidate.manifest)
+        elif (plugin.name, plugin.generation) in keep.older:
+            loaded.started[plugin.name] = os.getpid()
+        announce(self._services, candidate.manifest, plugin.elsewhere)
 
     def _kept_or_built(self, candidate: Candidate, loaded: PluginSet, keep: PluginSet, stage: _Stage) -> Plugin:
         found = candidate.found
@@ -143,18 +165,30 @@ class Loader:
             raise DependencyError(unmet(candidate.name, lost, reason_of(lost, loaded.failures)))
         stage.name, stage.at = "import", (str(found.folder / candidate.manifest.main), None)
         _check_entry(found.folder, candidate.manifest)
-        made = generation(candidate.version, found.folder)
+        made = _with_dependencies(generation(candidate.version, found.folder), candidate.manifest, loaded)
         kept = keep.plugins.get(candidate.name)
         if kept is not None and (kept.generation, kept.folder) == (made, found.folder):
             return kept
+        if self._elsewhere is not None and (there := self._elsewhere.stand_in(candidate, made)) is not None:
+            plugin, declared = there
+            self._configure(found.folder, candidate.manifest, {candidate.name: declared} if declared else {}, stage)
+            return plugin
         previous = FINDER.forget(found.package)
+        again, modules = keep.older.get((candidate.name, made), (None, {}))
+        if again is not None and again.folder == found.folder:
+            FINDER.serve(found.package, found.folder)
+            FINDER.restore(modules)
+            loaded.replaced[found.package] = previous
+            return again
         try:
-            return self._built(candidate, made, loaded, stage)
+            built = self._built(candidate, made, loaded, stage)
         except BaseException:
             # The generation that was here stays importable: its runs and stored boxes go on.
             FINDER.forget(found.package)
-            sys.modules.update(previous)
+            FINDER.restore(previous)
             raise
+        loaded.replaced[found.package] = previous
+        return built
 
     def _built(self, candidate: Candidate, made: str, loaded: PluginSet, stage: _Stage) -> Plugin:
         found, manifest = candidate.found, candidate.manifest
@@ -203,6 +237,15 @@ def _closure(names: Iterable[str], found: list[Found]) -> set[str]:
             wanted.add(name)
             left += needs.get(name, ())
     return wanted
+
+
+def _with_dependencies(made: str, manifest: Manifest, loaded: PluginSet) -> str:
+    """Return a generation's name with a digest of those it depends on: it has imported them, and got their services."""
+    if not manifest.dependencies:
+        return made
+    names = sorted(manifest.dependencies)
+    text = "\n".join(f"{name} {loaded.plugins[name].generation}" for name in names)
+    return f"{made}.{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
 def _check_entry(folder: Path, manifest: Manifest) -> None:

@@ -163,13 +163,26 @@ class Adapter(_Strict):
         return self
 
 
+class ProcessLimits(_Strict):
+    """What the processes of an isolated plugin may use (docs/isolation.md).
+
+    memory_mb: MiB of one process with all it starts. seconds: of one step, None for the bot's own limit. concurrency:
+    steps at once, each in a process.
+    """
+
+    memory_mb: Annotated[int, Field(ge=128, le=1_048_576)] = 512
+    seconds: Annotated[float, Field(gt=0, le=86_400, strict=False)] | None = None
+    concurrency: Annotated[int, Field(ge=1, le=64)] = 1
+
+
 class Manifest(_Strict):
     """The content of a manifest.json (spec §7.2).
 
     name: hyphenated. dependencies: plugin name → version range (PEP 440). provides: services and domains it offers;
     unique: domains it claims alone. Beyond the spec: gateway (it mounts routes or owns sockets, so the gateway loads
     it), adapter (it connects a platform), commands (name → one line of help), queues of its own, permissions it asks
-    for, python_dependencies (packages it needs, PEP 508), isolation ("process" asks for a worker of its own).
+    for, python_dependencies (packages it needs, PEP 508), isolation ("process" asks for a worker of its own), limits
+    (of that worker).
     """
 
     name: PluginName
@@ -192,6 +205,7 @@ class Manifest(_Strict):
     queues: _Names = ()
     permissions: _Names = ()
     isolation: Literal["process"] | None = None
+    limits: ProcessLimits | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -201,6 +215,15 @@ class Manifest(_Strict):
                 "remove the field 'version': a plugin's version is the git tag at its commit (git tag v1.2.3)"
             )
         return data
+
+    @model_validator(mode="after")
+    def _can_be_isolated(self) -> Manifest:
+        if self.limits is not None and self.isolation is None:
+            raise ValueError('"limits" are those of a process of its own; add "isolation": "process", or remove them')
+        if self.isolation is not None and (self.gateway or self.adapter is not None):
+            what = "adapter" if self.adapter is not None else "gateway"
+            raise ValueError(f'"isolation" and "{what}" exclude each other: what is in the gateway is in its process')
+        return self
 
 
 def load_manifest(folder: Path) -> Manifest:
@@ -293,7 +316,7 @@ def _problem(details: ErrorDetails) -> str:
 
 
 def _unknown(field: str) -> str:
-    inner: dict[str, type[BaseModel]] = {"source": Source, "adapter": Adapter}
+    inner: dict[str, type[BaseModel]] = {"source": Source, "adapter": Adapter, "limits": ProcessLimits}
     model = inner.get(field.partition(".")[0], Manifest) if "." in field else Manifest
     close = difflib.get_close_matches(field.rpartition(".")[2], model.model_fields, n=1)
     meant = f"; did you mean {close[0]!r}?" if close else "; remove it"

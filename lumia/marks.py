@@ -23,6 +23,8 @@ HANDLER_KINDS = frozenset({"pipe", "consumer", "chain", "interceptor", "cron"})
 DEFAULT_QUEUE = "default"
 PRIVATE_PREFIX = "adapter."
 """Of queues that only the process owning a connection serves."""
+ISOLATED_PREFIX = "plugin."
+"""Of queues that only the worker of an isolated plugin serves."""
 PRIORITIES = (0, 3, 6, 9)
 """Urgent, normal, low, bulk: 0 is served first."""
 NORMAL = 3

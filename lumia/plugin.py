@@ -41,7 +41,11 @@ class Handler:
 
 @dataclass(frozen=True, eq=False)
 class Plugin:
-    """One generation of a loaded plugin. module_name: canonical name of its entry module, e.g. `handlers.x.plugin`."""
+    """One generation of a loaded plugin.
+
+    module_name: canonical name of its entry module, e.g. `handlers.x.plugin`. elsewhere: why its code is in other
+    processes (`lumia.isolation`), "" where it is in this one.
+    """
 
     name: str
     version: str
@@ -51,6 +55,7 @@ class Plugin:
     module_name: str
     module: ModuleType
     handlers: tuple[Handler, ...] = ()
+    elsewhere: str = ""
 
     @property
     def package(self) -> str:
@@ -87,6 +92,8 @@ class PluginSet:
     """The plugins of one bot in one process, in load order, and what failed.
 
     started: plugin → the process its `on_load` ran in. warnings: what an operator should know and nothing stops for.
+    replaced: package → the modules of the generation before, as long as they may be put back. older: (plugin,
+    generation) → one that still runs beside the set, with its modules: loading it again takes it over.
     """
 
     services: Services
@@ -94,6 +101,8 @@ class PluginSet:
     failures: list[PluginFailure] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     started: dict[str, int] = field(default_factory=dict)
+    replaced: dict[str, dict[str, ModuleType]] = field(default_factory=dict)
+    older: dict[tuple[str, str], tuple[Plugin, dict[str, ModuleType]]] = field(default_factory=dict)
 
     def handlers(self, *kinds: str) -> list[Handler]:
         """Return the handlers of these mark kinds (all kinds when none is named) in load, then registration order."""
@@ -125,6 +134,24 @@ class PluginSet:
                 self.failures += [failure] if failure else []
             self._drop(plugin)
         return failure
+
+    def put_back(self, plugin: Plugin, *, unload: bool = True) -> PluginFailure | None:
+        """Unload the plugin, and give the modules it has replaced their names again.
+
+        unload: False leaves it running, as a generation that was there before.
+        """
+        failure = self.unload(plugin) if unload else None
+        if plugin.package in self.replaced:
+            FINDER.forget(plugin.package)
+            FINDER.restore(self.replaced.pop(plugin.package))
+        return failure
+
+    def restore(self) -> None:
+        """Give the modules their names again that plugins have replaced which aren't in the set any more."""
+        for package, modules in self.replaced.items():
+            FINDER.forget(package)
+            FINDER.restore(modules)
+        self.replaced.clear()
 
     def close(self) -> None:
         """Unload every plugin, dependents first."""

@@ -19,6 +19,7 @@ from lumia.marks import NORMAL
 from lumia.routes import Plan, RouteTable
 
 if TYPE_CHECKING:
+    from lumia.deployment import Deployments
     from lumia.runtime import Runtime
 
 
@@ -409,8 +410,14 @@ class Transport(Protocol):
     def history(self) -> History:
         """Return the recorded runs, those of the journal and those of its archive alike."""
 
-    def publish(self, table: RouteTable) -> RouteTable:
-        """Publish a route table; returns it with its number (the old one when nothing changed)."""
+    def publish(self, table: RouteTable, *, deployment: int | None = None) -> RouteTable:
+        """Publish a route table; returns it with its number (the old one when nothing changed).
+
+        deployment: the one its plugins were loaded for; raises `StaleRoutesError` when another one is active by now.
+        """
+
+    def deployments(self) -> Deployments:
+        """Return what keeps the deployments of the bot."""
 
     def routes(self) -> RouteTable | None:
         """Return the published route table, or None before the first worker has loaded."""

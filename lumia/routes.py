@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-from lumia.marks import DEFAULT_QUEUE, Retry
+from lumia.marks import DEFAULT_QUEUE, ISOLATED_PREFIX, Retry
 
 DEFAULT_RETRY = Retry()
 _STAGE = {"interceptor": 0, "chain": 1, "consumer": 2, "cron": 2, "pipe": 0}
@@ -87,7 +87,7 @@ class Plan:
         return self.steps[0].queue if self.steps else DEFAULT_QUEUE
 
     def on(self, queue: str) -> Plan:
-        """Return the same plan with all its steps on `queue`."""
+        """Return the same plan with its steps on `queue`, but for those of isolated plugins."""
         return _moved(self, queue)
 
     @classmethod
@@ -105,7 +105,9 @@ def _packed(step: PlanStep) -> list[Any]:
 
 @lru_cache(maxsize=4096)
 def _moved(plan: Plan, queue: str) -> Plan:
-    return Plan.of(replace(step, queue=queue) for step in plan.steps)
+    return Plan.of(
+        step if step.queue.startswith(ISOLATED_PREFIX) else replace(step, queue=queue) for step in plan.steps
+    )
 
 
 @lru_cache(maxsize=1024)

@@ -20,6 +20,7 @@ from lumia.asyncloop import AsyncLoop
 from lumia.embedding import Embedding
 from lumia.errors import BackendUnavailableError, NotRunningError
 from lumia.executor import Executor, expected_type
+from lumia.generations import Generations
 from lumia.marks import DEFAULT_QUEUE
 from lumia.ports import Limits, Transport
 from lumia.routes import DEFAULT_RETRY, PlanStep, Route, RouteIndex, RouteTable, Schedule
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from lumia.blobs import Blobs
     from lumia.box import Box
     from lumia.config import ConfigStore
-    from lumia.loader import Handler, PluginSet
+    from lumia.loader import Handler, Plugin, PluginSet
     from lumia.mcp import ToolServer
     from lumia.models import Models
     from lumia.ports import Claim
@@ -44,6 +45,8 @@ _process: list[Runtime] = []
 
 
 LEDGER_THREADS = 4
+MAX_SEEKING = 5
+"""How often a step is handed on to find a process that still has the generation it was planned with."""
 
 
 def active() -> Runtime | None:
@@ -120,6 +123,7 @@ class Runtime:
     def __post_init__(self) -> None:
         self.executor = Executor(self)
         self.embedding = Embedding(self)
+        self.generations = Generations(self)
 
     @property
     def table(self) -> Table:
@@ -156,27 +160,45 @@ class Runtime:
     def install(self, plugins: PluginSet) -> RouteTable:
         """Make the handlers of loaded plugins callable and return the table that describes them."""
         self.plugins = plugins
-        found = plugins.handlers(*EVENT_KINDS)
-        self.handlers = {handler.name: _loaded(handler) for handler in found}
+        self.handlers = {one.name: one for plugin in plugins.plugins.values() for one in self.loaded(plugin)}
         self.tool_servers = _tool_servers(plugins)
-        return route_table(found, {name: plugin.generation for name, plugin in plugins.plugins.items()})
+        return self.describe(plugins)
+
+    def describe(self, plugins: PluginSet) -> RouteTable:
+        """Return the table that describes the handlers of loaded plugins."""
+        generations = {name: plugin.generation for name, plugin in plugins.plugins.items()}
+        return route_table(plugins.handlers(*EVENT_KINDS), generations)
+
+    def loaded(self, plugin: Plugin) -> list[Loaded]:
+        """Return the handlers of a plugin as they can be called."""
+        return [_loaded(handler) for handler in plugin.handlers if handler.mark.kind in EVENT_KINDS]
 
     def handler(self, step: PlanStep) -> Loaded | None:
-        """Return the handler of a plan's step as loaded here, or None when it was removed."""
+        """Return the handler of a plan's step as loaded here, or None when it was removed.
+
+        It is of the generation the plan names, if that is here, else of the one at work.
+        """
         found = self.handlers.get(step.handler)
+        if found is None or found.generation != step.generation:
+            found = self.generations.find(step) or found
         return _held() if found is None and step.handler == "lumia.held" else found
 
-    def is_behind(self, step: PlanStep) -> bool:
-        """Tell whether the published handler of a plan's step is the one it was planned with, and not loaded here.
+    def is_behind(self, step: PlanStep, handbacks: int = 0) -> bool:
+        """Tell whether the handler of a plan's step, as it was planned with, is to be had and not loaded here.
 
-        A handler that nobody publishes any more was removed, and a plan older than what is published runs with it.
+        It is where it is published, and where another live process still has it, unless that was tried often enough.
+        A handler that nobody publishes any more was removed, and a plan older than what is there runs with that.
         """
         mine = self.handlers.get(step.handler)
-        if mine is not None and mine.generation == step.generation:
+        if (mine is not None and mine.generation == step.generation) or self.generations.find(step) is not None:
             return False
         table = self.transport.routes()
         generations = {route.generation for route in table.routes if route.handler == step.handler} if table else set()
-        return bool(generations) if mine is None else step.generation in generations
+        if step.generation in generations:
+            return True
+        if handbacks < MAX_SEEKING and self.generations.is_elsewhere(step):
+            return True
+        return bool(generations) and mine is None
 
     def run_inline(self, run_id: str, box: Box[Any]) -> None:
         """Execute an Arc run that was just started by this process."""
@@ -233,6 +255,7 @@ class Runtime:
             self.embedding.stop()
             if self.plugins is not None:
                 with self.activated():
+                    self.generations.close()
                     self.plugins.close()
 
 

@@ -49,11 +49,27 @@ class Services:
     """The services of one bot in one process."""
 
     _offers: dict[str, _Offer] = field(default_factory=dict)
-    _objects: dict[str, dict[str, _Provided]] = field(default_factory=dict)
+    _objects: dict[str, dict[str, list[_Provided]]] = field(default_factory=dict)
+    _held: frozenset[tuple[str, str]] = frozenset()
+    _leaving: frozenset[str] = frozenset()
+    _gone: frozenset[str] = frozenset()
 
     def announce(self, plugin: str, provides: Collection[str], unique: Collection[str] = (), absence: str = "") -> None:
         """Note what a plugin's manifest offers, and why the plugin isn't running if it isn't."""
         self._offers[plugin] = _Offer(frozenset(provides), frozenset(unique), absence)
+
+    def hold(self, fresh: Collection[tuple[str, str]], leaving: Collection[str] = ()) -> None:
+        """Let only each other see what these (plugin, generation) provide, until `release`: they are being prepared.
+
+        leaving: plugins that won't be there any more when they are at work.
+        """
+        self._held, self._leaving = frozenset(fresh), frozenset(leaving)
+
+    def release(self, *, kept: bool = True) -> None:
+        """End the holding. kept: they are at work from now on, and what leaves is asked last."""
+        if kept:
+            self._gone = (self._gone | self._leaving) - {plugin for plugin, _ in self._held}
+        self._held, self._leaving = frozenset(), frozenset()
 
     @contextmanager
     def providing(self, plugin: str, generation: str = "") -> Iterator[None]:
@@ -77,7 +93,8 @@ class Services:
         if obj is None:
             raise ServiceError(f"{provider.plugin} provides None as service {name!r}; provide an object")
         self._check_offer(name, provider)
-        self._objects.setdefault(name, {})[provider.plugin] = _Provided(provider.generation, obj)
+        of_plugin = self._objects.setdefault(name, {}).setdefault(provider.plugin, [])
+        of_plugin.append(_Provided(provider.generation, obj))
 
     def _check_offer(self, name: str, provider: _Provider) -> None:
         plugin = provider.plugin
@@ -87,9 +104,12 @@ class Services:
                 f'{plugin} provides service {name!r}, which its manifest doesn\'t list; add {name!r} to its "provides"'
             )
         present = self._objects.get(name, {})
-        if plugin in present and present[plugin].generation == provider.generation:
+        if any(provided.generation == provider.generation for provided in present.get(plugin, ())):
             raise ServiceError(f"{plugin} provides service {name!r} twice; provide it once in on_load()")
-        alone = [other for other in present if other != plugin and name in self._offers[other].unique | offer.unique]
+        others = set(present) - {plugin} - self._gone
+        if (plugin, provider.generation) in self._held:
+            others -= self._leaving
+        alone = [other for other in present if other in others and name in self._offers[other].unique | offer.unique]
         if alone:
             raise ServiceError(
                 f"{plugin} provides service {name!r}, which {alone[0]} already provides and which is unique; "
@@ -108,28 +128,44 @@ class Services:
         type: a class or runtime-checkable protocol it must be an instance of. Raises `ServiceError` naming the plugins
         that could provide an absent service.
         """
-        present = self._objects.get(name)
+        present = self._seen(name)
         if not present:
             raise ServiceError(f"no service {name!r}: {self._why_absent(name)}")
-        plugin, provided = next(iter(present.items()))
-        if type is not None and not isinstance(provided.obj, type):
-            actual = provided.obj.__class__.__qualname__
+        plugin, found = next(iter(present.items()))
+        if type is not None and not isinstance(found, type):
+            actual = found.__class__.__qualname__
             raise ServiceError(f"service {name!r} of {plugin} is a {actual}, not a {type.__qualname__} as asked for")
-        return provided.obj
+        return found
 
     def all(self, name: str) -> dict[str, Any]:
         """Return every provider's object of the service `name` by plugin, in load order."""
-        return {plugin: provided.obj for plugin, provided in self._objects.get(name, {}).items()}
+        return self._seen(name)
+
+    def _seen(self, name: str) -> dict[str, Any]:
+        """Return the newest object of each plugin that the caller may see; those that leave come last."""
+        provider = _provider.get()
+        asks = (provider.plugin, provider.generation) if provider is not None and provider.services is self else None
+        hidden: frozenset[tuple[str, str]] = frozenset() if asks in self._held else self._held
+        last = self._leaving if asks in self._held else self._gone
+        found: dict[str, Any] = {}
+        for plugin, provided in sorted(self._objects.get(name, {}).items(), key=lambda item: item[0] in last):
+            shown = [one.obj for one in provided if (plugin, one.generation) not in hidden]
+            if shown:
+                found[plugin] = shown[-1]
+        return found
 
     def names(self) -> list[str]:
         """Return the names of the services that are there."""
-        return sorted(name for name, present in self._objects.items() if present)
+        return sorted(name for name in self._objects if self._seen(name))
 
     def withdraw(self, plugin: str, generation: str = "") -> None:
         """Remove what this generation of `plugin` provided; another generation's objects stay."""
-        for present in self._objects.values():
-            if plugin in present and present[plugin].generation == generation:
-                del present[plugin]
+        for name, present in list(self._objects.items()):
+            left = [provided for provided in present.get(plugin, ()) if provided.generation != generation]
+            if left:
+                present[plugin] = left
+            elif present.pop(plugin, None) is not None and not present:
+                del self._objects[name]
 
     def _why_absent(self, name: str) -> str:
         offers = {plugin: offer for plugin, offer in self._offers.items() if name in offer.provides}

@@ -38,3 +38,8 @@ def consume(app: Celery, names: Iterable[str]) -> None:
 def add_consumer(consumer: Any, name: str) -> None:
     """Make a running worker serve one more queue."""
     consumer.call_soon(consumer.add_task_queue, name)
+
+
+def cancel_consumer(consumer: Any, name: str) -> None:
+    """Make a running worker serve a queue no longer."""
+    consumer.call_soon(consumer.cancel_task_queue, name)

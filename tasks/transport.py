@@ -23,6 +23,7 @@ from lumia.errors import (
     BackendUnavailableError,
     RunTimeoutError,
     StaleClaimError,
+    StaleRoutesError,
     StoreError,
     UnknownRunError,
 )
@@ -46,6 +47,7 @@ from tasks.archive.measures import measure
 from tasks.archive.reader import ArchiveHistory
 from tasks.archive.rows import stream_row
 from tasks.connection import TimedConnection
+from tasks.deployments import RedisDeployments
 from tasks.grouped import Group, Groups, Waiting
 from tasks.history import StreamHistory
 from tasks.keys import PREFIX, WORKERS
@@ -236,6 +238,14 @@ class RedisTransport(StartPort, LedgerPort, QueuePort):
 
     # --- asking
 
+    def asked(self, command: str, *args: Any) -> Any:
+        """Return the answer to a plain command; raises `BackendUnavailableError` when there is none."""
+        return self._asked(command, *args)
+
+    def plan(self, digest: bytes) -> Plan:
+        """Return a stored plan; raises `UnknownRunError` when it isn't kept."""
+        return self._plan(digest)
+
     def _asked(self, command: str, *args: Any, **options: Any) -> Any:
         try:
             return getattr(self._bytes, command)(*args, **options)
@@ -382,10 +392,17 @@ class RedisTransport(StartPort, LedgerPort, QueuePort):
         stream: History = StreamHistory(self._asked, f"{self.prefix}journal")
         return MergedHistory([stream] if self.archive is None else [stream, self.archive])
 
-    def publish(self, table: RouteTable) -> RouteTable:
+    def publish(self, table: RouteTable, *, deployment: int | None = None) -> RouteTable:
         """Publish a route table."""
         self._asked("sadd", f"{self.prefix}queues", *table.queues)
-        return replace(table, number=int(self.call("publish", table.dump())))
+        number = int(self.call("publish", table.dump(), "" if deployment is None else deployment))
+        if number < 0:
+            raise StaleRoutesError(f"these are the routes of deployment {deployment}, and another one is active by now")
+        return replace(table, number=number)
+
+    def deployments(self) -> RedisDeployments:
+        """Return what keeps the deployments of the bot."""
+        return RedisDeployments(self)
 
     def queues(self) -> list[str]:
         """Return every queue ever published: runs planned before a plugin was removed still come to its queue."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C: 128 and the signal's number, as shells count it."""
@@ -16,25 +17,30 @@ INTERRUPTED = 130
 
 def main() -> None:
     """Run the command that `sys.argv` names and end the process with its exit code."""
+    ending(_run)
+
+
+def ending(run: Callable[[], None]) -> None:
+    """Call `run`, a whole command, and end the process with its exit code; an expected failure is told in one line."""
+    from lumia.cli import output
+    from lumia.errors import LumiaError
+
+    output.prepare()
     try:
-        _run()
+        run()
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
     except SystemExit as ended:
         # typer turns Ctrl-C into its own Abort, and that into exit code 1.
         sys.exit(INTERRUPTED if type(ended.__context__).__name__ == "Abort" else ended.code)
-
-
-def _run() -> None:
-    from lumia.cli import output
-    from lumia.cli.app import build
-    from lumia.errors import LumiaError
-
-    output.prepare()
-    try:
-        build(sys.argv[1:])(prog_name="lumia")
     except LumiaError as error:
         if os.environ.get("LUMIA_DEBUG") == "1":
             raise
         output.error(str(error))
         sys.exit(1)
+
+
+def _run() -> None:
+    from lumia.cli.app import build
+
+    build(sys.argv[1:])(prog_name="lumia")

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand
 
 from lumia import __version__
-from lumia.cli import adapters, output
+from lumia.cli import adapters, output, registry
 from lumia.cli.contributed import Contributed, commands
+from lumia.cli.groups import Verbatim, group
 from lumia.cli.handlers import handlers
 from lumia.cli.init import init
 from lumia.cli.plugins import plugins
@@ -20,8 +20,10 @@ from lumia.cli.start import start
 ABOUT = " *"
 """Ends a listed name that stands for a group of commands: its text tells what the group is for."""
 CORE: dict[str, Callable[..., None]] = {"handlers": handlers, "init": init, "plugins": plugins, "start": start}
-GROUP = "adapters"
-"""The core's one group of commands."""
+GROUPS = {"adapters", "registry"}
+"""The core's groups of commands."""
+PKG = "pkg"
+"""The command `pkg`, which also stands by itself."""
 EPILOG = """\b
 Example:
   lumia init mybot
@@ -30,47 +32,34 @@ Example:
 Every command has --help with an example. Exit codes: 0 ok, 1 failed, 2 wrong usage."""
 
 
-class Verbatim(TyperCommand):
-    """A command that hands everything after its name on, unparsed: `--help` and `--` included."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Keep `args` as they are."""
-        ctx.args = list(args)
-        return []
-
-
 def build(args: Sequence[str]) -> typer.Typer:
     """Return the app with every command of this bot root.
 
     What is wrong with contributed commands is told on stderr when `args` name none, for there one may be missed.
     """
-    app = _group("Build and run LLM chat bots as durable event functions.", epilog=EPILOG)
+    app = group("Build and run LLM chat bots as durable event functions.", epilog=EPILOG)
     app.callback()(_global_options)
     for name, function in CORE.items():
         app.command(name)(function)
-    adapters.mount(app, _group("List the bot's accounts on the platforms, test them, add one."))
+    app.command(PKG, cls=Verbatim, help="Install, upgrade, remove and find plugins; the command pkg.")(_pkg)
+    adapters.mount(app, group("List the bot's accounts on the platforms, test them, add one."))
+    registry.mount(app, group("Run a registry of plugins of your own."))
     listed, problems = commands()
     contributed = [command for command in listed if not command.name.endswith(ABOUT)]
     groups = _Groups({one.name.removesuffix(ABOUT): one.help for one in listed if one.name.endswith(ABOUT)})
     for command in contributed:
         problems += _mount(app, groups, command)
-    known = {*CORE, GROUP, *(command.name.partition(" ")[0] for command in contributed)}
+    known = {*CORE, *GROUPS, PKG, *(command.name.partition(" ")[0] for command in contributed)}
     if not args or args[0] not in known:
         for problem in problems:
             output.warn(problem)
     return app
 
 
-def _group(help: str, epilog: str = "") -> typer.Typer:
-    return typer.Typer(
-        help=help,
-        epilog=epilog or None,
-        add_completion=False,
-        no_args_is_help=True,
-        pretty_exceptions_enable=False,
-        rich_markup_mode=None,
-        context_settings={"help_option_names": ["--help", "-h"]},
-    )
+def _pkg(ctx: typer.Context) -> None:
+    from lumia.cli.pkg import run
+
+    run(ctx.args, "lumia pkg")
 
 
 def _print_version(asked: bool) -> None:
@@ -102,18 +91,18 @@ class _Groups:
         default = f"Commands that begin with `lumia {path}`. Example: lumia {path} {first} --help"
         text, _, examples = self.about.get(path, default).partition(" Example: ")
         lines = "\n".join(f"  {line}" for line in examples.splitlines())
-        self.made[path] = _group(text, epilog=f"\b\nExample:\n{lines}" if lines else "")
+        self.made[path] = group(text, epilog=f"\b\nExample:\n{lines}" if lines else "")
         return self.made[path]
 
 
 def _mount(app: typer.Typer, groups: _Groups, command: Contributed) -> list[str]:
     """Mount `command` and return what hinders it."""
     parent, _, leaf = command.name.rpartition(" ")
-    taken = (parent or leaf) in (*CORE, GROUP)
+    taken = (parent or leaf) in (*CORE, *GROUPS, PKG)
     if taken:
         return [f"{command.source} offers `lumia {command.name}`, which is a command of the core; the core's stays"]
-    group = _parent(app, groups, parent, leaf)
-    group.command(leaf, cls=Verbatim, help=command.help)(_stand_in(command))
+    above = _parent(app, groups, parent, leaf)
+    above.command(leaf, cls=Verbatim, help=command.help)(_stand_in(command))
     return []
 
 
@@ -132,7 +121,7 @@ def _stand_in(command: Contributed) -> Any:
         from lumia.cli.signature import as_typer
 
         with command.loaded() as fn:
-            app = _group("")
+            app = group("")
             app.command(command.name)(as_typer(fn))
             app(args=ctx.args, prog_name=ctx.command_path)
 

@@ -6,7 +6,7 @@ import gc
 import logging
 import sys
 
-from lumia import config, runtime
+from lumia import config, opening
 from lumia.errors import LumiaError
 from lumia.gateway.server import serve
 from lumia.gateway.settings import Settings
@@ -18,9 +18,9 @@ def main() -> int:
     # Nearly all that a request makes is gone when it is answered; looking for the rest less often takes a tenth less.
     gc.set_threshold(20_000, 20, 20)
     try:
-        bot = runtime.open_bot(load="gateway")
+        bot, deployment = opening.open_following("gateway")
         try:
-            serve(bot, Settings.of(config.get("lumia").gateway))
+            serve(bot, Settings.of(config.get("lumia").gateway), deployment)
         finally:
             bot.close()
     except LumiaError as error:

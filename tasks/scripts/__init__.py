@@ -1,7 +1,7 @@
 """The Lua scripts: start, claim, commit and the few that serve them.
 
-Each is a file of its own; `lib.lua` is put in front of every one of them, and `effects.lua` of
-those of the effect ledger.
+Each is a file of its own; `lib.lua` is put in front of every one of them, `effects.lua` of those of the effect ledger,
+and `deployment.lua` of those that change what processes work with.
 """
 
 from __future__ import annotations
@@ -36,13 +36,15 @@ RUNS = (
     "age",
 )
 NAMES = (*RUNS, *EFFECTS)
-MORE = ("lease", "own", "advance", "trim", "compact", "alarm", "note", "waiting")
+DEPLOYMENTS = ("publish", "deploy", "attend", "answer")
+MORE = ("lease", "own", "advance", "trim", "compact", "alarm", "note", "waiting", "deploy", "attend", "answer")
 _FOLDER = Path(__file__).parent
 
 
 def source(name: str) -> str:
     """Return the full text of a script."""
-    files = ("lib", "effects", name) if name in EFFECTS else ("lib", "lanes", name)
+    between = "effects" if name in EFFECTS else "deployment" if name in DEPLOYMENTS else "lanes"
+    files = ("lib", between, name)
     return "".join((_FOLDER / f"{file}.lua").read_text() for file in files)
 
 

@@ -1,6 +1,4 @@
--- Publish a route table unless it says what is published already. ARGV: prefix, table JSON. Returns its number.
-local known = redis.call('HMGET', P .. 'routes', 'number', 'table')
-if known[2] == ARGV[2] then return tonumber(known[1]) end
-local number = redis.call('INCR', P .. 'routes:number')
-redis.call('HSET', P .. 'routes', 'number', number, 'table', ARGV[2])
-return number
+-- Publish a route table unless it says what is published already. ARGV: prefix, table JSON, the deployment it was loaded
+-- for ('' for any). Returns its number, or -1 and publishes nothing when another deployment is active by now.
+if ARGV[3] and ARGV[3] ~= '' and ARGV[3] ~= (redis.call('HGET', D, 'active') or '0') then return -1 end
+return publish(ARGV[2])

@@ -1,0 +1,136 @@
+"""How every change goes: plan, show, ask, carry out, tell."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from lumia.cli import output
+from lumia.cli.pkg import showing
+from lumia.cli.pkg.opened import Opened, opened
+from lumia.cli.pkg.watching import Watch
+from lumia.errors import PkgError
+
+if TYPE_CHECKING:
+    from lumia.pkg.layers import Layer
+    from lumia.pkg.lockfile import Lock
+    from lumia.pkg.model import Plan
+    from lumia.pkg.sources import Sources
+
+
+@dataclass(frozen=True)
+class How:
+    """What the flags of a change say. ask: False for changes that are as easily undone.
+
+    strict: what would not load is refused, also when another pkg has made it so meanwhile.
+    """
+
+    dry_run: bool = False
+    yes: bool = False
+    as_json: bool = False
+    no_wait: bool = False
+    force: bool = False
+    ask: bool = True
+    strict: bool = False
+
+
+def change(make: Callable[[Sources], Plan], how: How) -> None:
+    """Carry out the plan that `make` makes, as `how` says; whatever fails, everything stays as it is."""
+    bot = opened(changes=True, wait=not how.no_wait)
+    watch = Watch()
+    with watch.shown():
+        sources = bot.sources(watch)
+    try:
+        with watch.shown():
+            plan = make(sources)
+            layer = _packages(bot, plan, watch)
+        _carry_out(bot, plan, layer, how, watch)
+    finally:
+        sources.discard()
+
+
+def _packages(bot: Opened, plan: Plan, watch: Watch) -> Layer | None:
+    """Return the Python packages that go with the plan; raises `PlanError` when there are no such."""
+    from lumia.pkg import python_deps
+
+    for action in plan.actions:
+        manifest = action.staged.manifest if action.staged else None
+        if manifest is not None and manifest.isolation and manifest.python_dependencies:
+            watch.doing(f"resolving the Python packages of {action.name}")
+            python_deps.resolve_isolated(action.name, manifest.python_dependencies, root=bot.root, say=watch.doing)
+    if not plan.python:
+        return None
+    watch.doing("resolving Python packages")
+    return python_deps.resolve(plan.python, root=bot.root, say=watch.doing)
+
+
+def _carry_out(bot: Opened, plan: Plan, layer: Layer | None, how: How, watch: Watch) -> None:
+    for text in plan.warnings:
+        bot.warn(text)
+    if not plan.actions:
+        if how.as_json:
+            output.data(showing.as_data(plan))
+        output.note("nothing to do")
+        return
+    if how.dry_run or how.ask:
+        _show(plan, layer, output.text if how.dry_run and not how.as_json else output.note)
+    if how.dry_run:
+        if how.as_json:
+            output.data(showing.as_data(plan))
+        return
+    if how.ask and not how.yes:
+        _ask()
+    _run(bot, plan, layer, how, watch)
+
+
+def _show(plan: Plan, layer: Layer | None, line: Callable[[str], None]) -> None:
+    for text in showing.aligned(showing.HEADERS, showing.table(plan)):
+        line(text)
+    if layer is not None and not layer.built:
+        line("Python packages: " + ", ".join(f"{one.name} {one.version}" for one in layer.packages))
+
+
+def _ask() -> None:
+    if not sys.stdin.isatty():
+        raise PkgError("this needs a yes, and there is no terminal to ask on; add --yes, or --dry-run to only look")
+    import typer
+
+    if not typer.confirm("Go on?", default=True, err=True):
+        raise PkgError("nothing was changed")
+
+
+def _run(bot: Opened, plan: Plan, layer: Layer | None, how: How, watch: Watch) -> None:
+    from lumia.cli.pkg.handing_over import Deployer
+    from lumia.pkg import operation, python_deps
+    from lumia.pkg.ground import applied, python_of
+
+    built: list[Layer | None] = [None]
+
+    def check(lock: Lock) -> None:
+        needed = python_of(applied(plan, bot.root, strict=how.strict))
+        same = needed == dict(plan.python)
+        wanted = layer if same else python_deps.resolve(needed, root=bot.root, say=watch.doing)
+        built[0] = python_deps.build(wanted, say=watch.doing)
+
+    deployer = Deployer(bot.root, watch.doing, lambda: built[0])
+    with watch.shown():
+        done = operation.run(
+            plan,
+            layout=bot.layout,
+            on_step=watch.step,
+            check=check,
+            deploy=deployer,
+            wait=not how.no_wait,
+            force=how.force,
+        )
+    told = deployer.outcome.text if deployer.outcome else ""
+    if how.as_json:
+        told_already = replace(plan, warnings=(*plan.warnings, *done.warnings))
+        output.data(showing.as_data(told_already, operation=done.id, commit=done.commit, note=told))
+    else:
+        for action in plan.actions:
+            output.text(showing.sentence(action))
+    if told:
+        output.note(told)

@@ -1,0 +1,168 @@
+"""Deployments: how the processes of a bot change their plugins together (docs/hot-reload.md).
+
+A deployment is a numbered record that the transport keeps. Members prepare it, and every look at it decides it when it
+can be decided: `active` when all live members are ready, `rolled back` when one failed, died over it, or is late.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+if TYPE_CHECKING:
+    from lumia.routes import RouteTable
+
+State = Literal["", "preparing", "active", "rolled back"]
+
+ALIVE_SECONDS = 5.0
+"""A member that was not heard of for so long is gone."""
+LOADING_SECONDS = 15.0
+"""The same for one that is loading: an import may hold up all threads of a process."""
+BREAK_SECONDS = 2.0
+"""When nobody was heard of for so long it was the broker that was away, and nobody is taken for gone at once."""
+KEPT = 50
+"""Decided deployments that are remembered."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a deployment brings.
+
+    plugins: name → fields of `lumia.pkg.model.Locked`; None where nothing was installed by `pkg`. disabled: plugins
+    that are not loaded. layer: the Python packages that go with it. operation: of `pkg`. origin: the place it began at.
+    """
+
+    plugins: Mapping[str, Mapping[str, Any]] | None = None
+    disabled: tuple[str, ...] = ()
+    layer: str = ""
+    operation: str = ""
+    origin: str = ""
+
+    def dump(self) -> str:
+        """Return it as JSON."""
+        plugins = None if self.plugins is None else {name: dict(fields) for name, fields in self.plugins.items()}
+        return json.dumps(
+            {"plugins": plugins, "disabled": list(self.disabled), "layer": self.layer, "operation": self.operation,
+             "origin": self.origin},
+            sort_keys=True, separators=(",", ":"),
+        )  # fmt: skip
+
+    @classmethod
+    def load(cls, text: str | bytes) -> Wanted:
+        """Return what `dump` wrote."""
+        data = json.loads(text)
+        return cls(**{**data, "disabled": tuple(data["disabled"])})
+
+    def same(self, other: Wanted | None) -> bool:
+        """Tell whether a process that has the one has the other."""
+        return other is not None and (self.plugins, set(self.disabled), self.layer) == (
+            other.plugins, set(other.disabled), other.layer
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Member:
+    """A process that takes part. kind: worker or gateway. place: machine and bot root. active: the deployment it works
+    with. holds: `plugin generation` of everything it can execute.
+    """
+
+    name: str
+    kind: str = "worker"
+    place: str = ""
+    active: int = 0
+    holds: tuple[str, ...] = ()
+
+    def dump(self) -> str:
+        """Return it as JSON, without the name."""
+        about = {"kind": self.kind, "place": self.place, "active": self.active, "holds": list(self.holds)}
+        return json.dumps(about, separators=(",", ":"))
+
+    @classmethod
+    def load(cls, name: str, text: str | bytes) -> Member:
+        """Return what `dump` wrote."""
+        data = json.loads(text)
+        return cls(name, data["kind"], data["place"], int(data["active"]), tuple(data["holds"]))
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Where things stand: number and state of the newest deployment, and the number of the active one."""
+
+    number: int = 0
+    state: State = ""
+    active: int = 0
+
+
+@dataclass(frozen=True)
+class Decided:
+    """A deployment that is over. reasons: (process, why) of those that could not. ready: processes that had loaded it.
+
+    at: when it was decided, in seconds since 1970; seconds: how long it took.
+    """
+
+    number: int
+    state: State
+    operation: str = ""
+    reasons: tuple[tuple[str, str], ...] = ()
+    ready: int = 0
+    at: float = 0.0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Progress:
+    """The newest deployment while it is prepared. open: live members that have not answered; ready: those that are."""
+
+    number: int
+    wanted: Wanted
+    open: tuple[str, ...] = field(default=())
+    ready: tuple[str, ...] = field(default=())
+
+
+class Deployments(Protocol):
+    """The part of a transport that keeps deployments and their members. Every call may be repeated."""
+
+    def begin(self, wanted: Wanted, seconds: float, before: Wanted | None = None) -> int:
+        """Begin a deployment that has `seconds` to be prepared; returns its number.
+
+        before: what is active if nobody has said so yet. Raises `BusyDeploymentError` while another one is prepared.
+        """
+
+    def attend(self, member: Member) -> Standing:
+        """Tell that this process lives, and what it has; several times a second."""
+
+    def leave(self, name: str) -> None:
+        """Sign off: nobody waits for this process any more."""
+
+    def answer(
+        self, number: int, name: str, said: Literal["loading", "ready", "failed"], reasons: tuple[str, ...] = (),
+        table: RouteTable | None = None,
+    ) -> Standing:  # fmt: skip
+        """Tell how this process fares with a deployment. table: the routes that are published when it is active."""
+
+    def look(self) -> Standing:
+        """Return where things stand, decided if it can be."""
+
+    def progress(self) -> Progress | None:
+        """Return what is being prepared, None when nothing is."""
+
+    def wanted(self, number: int) -> Wanted | None:
+        """Return what a deployment brings, for the newest and the active one."""
+
+    def decided(self) -> list[Decided]:
+        """Return what became of the last deployments, newest first."""
+
+    def members(self) -> list[Member]:
+        """Return the live members."""
+
+    def in_use(self) -> frozenset[tuple[str, str]]:
+        """Return (handler, generation) of every step in the plans of runs in flight."""
+
+
+def place_of(root: Path) -> str:
+    """Return the name of a bot root on this machine: its processes share the files."""
+    return f"{socket.gethostname()}:{root.absolute()}"

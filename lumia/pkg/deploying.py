@@ -1,0 +1,214 @@
+"""Handing a finished change of `plugins/` to the running bot (docs/hot-reload.md).
+
+`deploy` writes a deployment record; the bot's processes load the new generations beside the old ones, and all switch,
+or none does.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from lumia.deployment import Decided, Deployments, Progress, Wanted
+from lumia.errors import BackendUnavailableError, BusyDeploymentError
+from lumia.pkg.model import Locked
+
+if TYPE_CHECKING:
+    from lumia.config import ConfigStore
+    from lumia.pkg.bringing import Root
+    from lumia.ports import Transport
+
+WAIT_SECONDS = 60.0
+"""How long the processes of a bot may take to load what a deployment brings."""
+SWITCH_SECONDS = 10.0
+"""How long it is waited for that they all have switched, which takes each of them a moment."""
+LOOK_SECONDS = 0.05
+SAY_SECONDS = 1.0
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Failed:
+    """Why one process could not take a deployment. text: one sentence with plugin, stage, file and line."""
+
+    process: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a deployment.
+
+    state: `active`: every live process has loaded it and works with it; `rolled back`: one could not, and all work on
+    with what they had (the caller puts the files back); `stopped`: no bot runs, so its next start loads it.
+    number: the deployment's, 0 when there is none. processes: how many took part. note: what somebody should know.
+    """
+
+    state: Literal["active", "rolled back", "stopped"]
+    number: int = 0
+    processes: int = 0
+    failed: tuple[Failed, ...] = ()
+    seconds: float = 0.0
+    note: str = ""
+
+    @property
+    def text(self) -> str:
+        """Return it in a sentence or two."""
+        if self.state == "rolled back":
+            reasons = "; ".join(f"{one.process}: {one.text}" for one in self.failed)
+            return f"the running bot could not take it and works on as before: {reasons}"
+        if self.state == "stopped":
+            return self.note or "no process of the bot runs; its next start loads it"
+        return f"deployment {self.number}: {self.processes} processes of the bot switched in {self.seconds:.1f} s"
+
+    @property
+    def ok(self) -> bool:
+        """Tell whether the change stands."""
+        return self.state != "rolled back"
+
+
+def deploy(
+    root: Path,
+    lock: Mapping[str, Locked],
+    *,
+    operation: str = "",
+    layer: str = "",
+    wait: float = WAIT_SECONDS,
+    on_step: Callable[[str], None] = lambda text: None,
+) -> Outcome:
+    """Have the running processes of the bot of `root` work with `lock`, which its `plugins/` holds already.
+
+    lock: plugin → what is installed now. operation: id of the operation, by which `settled` finds the deployment again.
+    layer: the folder of Python packages in `data/python/` that goes with it. wait: seconds the processes may take.
+    on_step: told in a sentence what is waited for. Returns when all have switched or none will; raises `PkgError` when
+    another deployment is under way for that long.
+    """
+    from lumia.pkg.bringing import Root
+
+    opened = _opened(root)
+    if isinstance(opened, str):
+        return Outcome("stopped", note=opened)
+    transport, config = opened
+    try:
+        return hand_over(transport, Root(root, config), lock, operation=operation, layer=layer, wait=wait, say=on_step)
+    except BackendUnavailableError as error:
+        return Outcome("stopped", note=f"{error}; processes that run nevertheless load it when they start anew")
+    finally:
+        transport.close()
+
+
+def _opened(root: Path) -> tuple[Transport, ConfigStore] | str:
+    """Return the way to the running bot, or why there is none."""
+    from lumia.config import ConfigStore
+    from lumia.opening import connect, limits_of
+
+    config = ConfigStore(root)
+    try:
+        transport = connect(config.core.lumia.backend, root, limits_of(config), config)
+    except BackendUnavailableError:
+        return "no process of the bot runs; its next start loads it"
+    return transport, config
+
+
+def hand_over(
+    transport: Transport,
+    root: Root,
+    lock: Mapping[str, Locked],
+    *,
+    operation: str = "",
+    layer: str = "",
+    wait: float = WAIT_SECONDS,
+    say: Say = lambda text: None,
+) -> Outcome:
+    """Do what `deploy` does, over a transport. Raises `BackendUnavailableError` while the broker is away."""
+    deployments, began = transport.deployments(), time.monotonic()
+    disabled = root.held().disabled
+    wanted = Wanted({name: asdict(one) for name, one in lock.items()}, disabled, layer, operation, root.place)
+    number = _begun(deployments, wanted, wait, say)
+    decided = _awaited(deployments, number, wait, say)
+    if decided.state == "active":
+        root.note(number)
+        _switched(deployments, number)
+    return _outcome(decided, time.monotonic() - began)
+
+
+def _begun(deployments: Deployments, wanted: Wanted, wait: float, say: Say) -> int:
+    until, told = time.monotonic() + wait, 0
+    while True:
+        try:
+            return deployments.begin(wanted, wait)
+        except BusyDeploymentError as error:
+            if time.monotonic() >= until:
+                raise
+            if told != error.number:
+                say(f"waiting for deployment {error.number}, begun at {error.origin}")
+                told = error.number
+        time.sleep(LOOK_SECONDS)
+        deployments.look()
+
+
+def _awaited(deployments: Deployments, number: int, wait: float, say: Say) -> Decided:
+    said, until = 0.0, time.monotonic() + wait + SWITCH_SECONDS
+    while True:
+        with suppress(BackendUnavailableError):
+            deployments.look()
+            found = next((one for one in deployments.decided() if one.number == number), None)
+            if found is not None:
+                return found
+            if time.monotonic() - said > SAY_SECONDS and (progress := deployments.progress()) is not None:
+                said = time.monotonic()
+                say(_told(progress))
+        if time.monotonic() > until:
+            raise BackendUnavailableError(
+                f"nobody knows what became of deployment {number}: the broker does not answer"
+            )
+        time.sleep(LOOK_SECONDS)
+
+
+def _told(progress: Progress) -> str:
+    count = len(progress.open) + len(progress.ready)
+    waiting = ", ".join(progress.open[:3]) + (f" and {len(progress.open) - 3} more" if len(progress.open) > 3 else "")
+    return f"{len(progress.ready)} of {count} processes have loaded it; waiting for {waiting or 'the decision'}"
+
+
+def _switched(deployments: Deployments, number: int) -> None:
+    """Wait until every process works with a deployment; one that takes long does so soon, and nothing depends on it."""
+    until = time.monotonic() + SWITCH_SECONDS
+    while time.monotonic() < until and any(member.active < number for member in deployments.members()):
+        if deployments.look().active != number:
+            return
+        time.sleep(LOOK_SECONDS)
+
+
+def _outcome(decided: Decided, seconds: float) -> Outcome:
+    failed = tuple(Failed(name, why) for name, why in decided.reasons)
+    if decided.state == "rolled back":
+        return Outcome("rolled back", decided.number, decided.ready, failed, seconds)
+    state: Literal["active", "stopped"] = "active" if decided.ready else "stopped"
+    return Outcome(state, decided.number, decided.ready, (), seconds)
+
+
+def settled(root: Path, operation: str, *, wait: float = WAIT_SECONDS) -> Outcome | None:
+    """Return what became of the deployment of an operation whose process died while it waited, None without one.
+
+    One that is still undecided is waited for. For recovery: `active` is finished, anything else is undone.
+    """
+    opened = _opened(root)
+    if isinstance(opened, str):
+        return None
+    transport, _ = opened
+    try:
+        deployments = transport.deployments()
+        progress = deployments.progress()
+        if progress is not None and progress.wanted.operation == operation:
+            return _outcome(_awaited(deployments, progress.number, wait, lambda text: None), 0.0)
+        found = next((one for one in deployments.decided() if one.operation == operation), None)
+        return _outcome(found, 0.0) if found is not None else None
+    except BackendUnavailableError:
+        return None
+    finally:
+        transport.close()

@@ -1,0 +1,88 @@
+"""Layers: switched, taken over by running processes, and removed when nobody uses them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lumia.pkg import layers
+from lumia.pkg.layers import Layer, Package
+from tests.support.wheels import wheel
+
+
+def made(root: Path, version: str, name: str = "layered") -> Layer:
+    layer = layers.layer_of(root, [Package(name, version)], {"one": (name,)}, "test")
+    zipfile.ZipFile(wheel(root / "wheels", name, version)).extractall(layer.folder)
+    layers.write_about(layer, layer.folder)
+    return layer
+
+
+@pytest.fixture(autouse=True)
+def _process(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(layers, "_held", {})
+    yield
+    sys.modules.pop("layered", None)
+
+
+def test_a_layer_is_named_by_its_content(tmp_path: Path) -> None:
+    one, two = made(tmp_path, "1.0"), made(tmp_path, "2.0")
+    assert one.name != two.name and one.name.startswith("test-")
+    assert layers.layer_of(tmp_path, one.packages, {}, "test").name == one.name
+    assert layers.read(tmp_path, one.name) == layers.layer_of(tmp_path, one.packages, {}, "test")
+    for name in ("", "..", "../x", ".lock", "absent"):
+        assert layers.read(tmp_path, name) is None
+
+
+def test_a_switch_can_be_undone(tmp_path: Path) -> None:
+    one, two = made(tmp_path, "1.0"), made(tmp_path, "2.0")
+    assert layers.switch(tmp_path, one) is None
+    before = layers.switch(tmp_path, two)
+    assert before == one and layers.current(tmp_path) == two
+    layers.switch(tmp_path, before)
+    assert layers.current(tmp_path) == one
+    layers.switch(tmp_path, None)
+    assert layers.current(tmp_path) is None
+
+
+def test_a_damaged_pointer_is_no_layer(tmp_path: Path) -> None:
+    layers.switch(tmp_path, made(tmp_path, "1.0"))
+    (tmp_path / "data/python/current.json").write_text("{broken")
+    assert layers.current(tmp_path) is None
+
+
+def test_a_process_that_imported_another_version_is_told_so_and_one_that_did_not_goes_on(tmp_path: Path) -> None:
+    one, two = made(tmp_path, "1.0"), made(tmp_path, "2.0")
+    assert layers.activate(tmp_path, one) == ()
+    assert layers.activate(tmp_path, two) == ()
+    assert sys.path[-2:] == [str(two.folder), str(one.folder)]
+    assert layers.activate(tmp_path, None) == ()
+    import layered  # type: ignore[import-not-found]
+
+    assert layered.VERSION == "2.0"
+    assert layers.clashes(two) == () and layers.clashes(None) == ()
+    assert layers.activate(tmp_path, one) == ("layered 2.0 is imported, the new packages hold layered 1.0",)
+
+
+def test_layers_nobody_uses_are_removed(tmp_path: Path) -> None:
+    current, kept, idle, used = (made(tmp_path, f"{n}.0") for n in range(4))
+    layers.switch(tmp_path, current)
+    code = (
+        "import sys; from pathlib import Path; from lumia.pkg import layers; root = Path(sys.argv[1]); "
+        "layers.activate(root, layers.read(root, sys.argv[2])); print('held', flush=True); sys.stdin.read()"
+    )
+    holder = subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path), used.name], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    with holder:
+        assert holder.stdout is not None and holder.stdout.readline() == b"held\n"
+        assert layers.sweep(tmp_path, keep=[kept.name]) == [idle.name]
+        holder.kill()
+    assert layers.sweep(tmp_path, keep=[kept.name]) == [used.name]
+    left = {path.name for path in (tmp_path / "data/python").iterdir()}
+    assert left == {current.name, kept.name, "current.json", ".lock"}
