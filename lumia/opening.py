@@ -117,7 +117,9 @@ def taking(
         if wanted.origin != root.place:
             root.bring(wanted, number)
 
-    kind: Literal["worker", "gateway"] = "gateway" if load == "gateway" else "worker"
+    kind: Literal["worker", "gateway", "isolated"] = "gateway" if load == "gateway" else "worker"
+    if Isolation.here(bot.root).serving:
+        kind = "isolated"
     return Taking(kind, loaded, bring, root.restore, switched, busy, hung)
 
 
