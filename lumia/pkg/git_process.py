@@ -55,12 +55,13 @@ _SETTINGS = {
 }
 _MEMORY = 4 * 1024 * 1024  # KiB of address space: what a pack unfolds to is inflated in memory
 # The shell sets the limits on the child alone; a call between fork and exec would do it in a process with threads.
-_LIMITED = 'ulimit -f "$1" 2>/dev/null; ulimit -v "$2" 2>/dev/null; ulimit -c 0; shift 2; exec git "$@"'
+# SIGXFSZ (25) is ignored, so that git is told of a file grown too large and tidies up.
+_LIMITED = 'trap "" 25; ulimit -f "$1" 2>/dev/null; ulimit -v "$2" 2>/dev/null; ulimit -c 0; shift 2; exec git "$@"'
 _GRACE = 2.0
 _ERR_CHARS = 64 * 1024
 _PERCENT = re.compile(r"(?:remote: )?([A-Z][A-Za-z ]{2,40}):\s+(\d{1,3})% ")
 _KINDS: tuple[tuple[Kind, re.Pattern[str]], ...] = (
-    ("large", re.compile(r"died of signal (?:25|31)|File too large|File size limit|[Oo]ut of memory|malloc failed")),
+    ("large", re.compile(r"File too large|File size limit|[Oo]ut of memory|malloc failed")),
     ("dumb", re.compile(r"dumb http transport does not support shallow")),
     ("unsafe", re.compile(r"fsck error|transport '[^']*' not allowed|strange (?:hostname|pathname|port)|unsafe URL")),
     (
@@ -249,8 +250,6 @@ def _listen(pipe: IO[bytes], said: list[str], progress: Progress | None) -> None
 
 def _failed(said: str, code: int) -> GitFailed:
     kind: Kind = next((kind for kind, pattern in _KINDS if pattern.search(said)), "other")
-    if kind == "other" and code in (153, -25, 159):
-        kind = "large"
     lines = [line for line in said.splitlines() if line.startswith(("fatal:", "error:", "remote:", "ssh:"))]
     words = "; ".join(dict.fromkeys(plain(line, 200) for line in lines[-4:])) or plain(said[-300:])
     return GitFailed(kind, words or f"git ended with exit code {code}")

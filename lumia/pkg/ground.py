@@ -13,7 +13,7 @@ from lumia.manifest import hyphenated
 from lumia.pkg import lockfile
 from lumia.pkg import world as worlds
 from lumia.pkg.lockfile import Lock
-from lumia.pkg.model import Locked
+from lumia.pkg.model import Locked, Plan
 from lumia.pkg.world import Present
 
 
@@ -50,6 +50,25 @@ def did_you_mean(name: str, known: Collection[str]) -> str:
     """Return the close of a message about a name that is not known."""
     close = difflib.get_close_matches(name, sorted(known), n=1)
     return f"did you mean {close[0]!r}?" if close else "`pkg -Q` lists what is"
+
+
+def applied(plan: Plan, root: Path, *, strict: bool) -> dict[str, Present]:
+    """Return the plugins as they will be when `plan` is carried out on what is there now.
+
+    Another `pkg` may have been at work since it was made: strict raises `PlanError` for what doesn't fit any more.
+    """
+    world = Ground.read(root).world
+    after = dict(world)
+    for action in plan.actions:
+        if action.kind == "remove":
+            after.pop(action.name, None)
+        elif action.staged is not None and action.after is not None:
+            after[action.name] = Present.of_staged(action.staged, enabled=action.after.enabled)
+        elif action.name in after:
+            after[action.name] = worlds.switched(after[action.name], action.kind == "enable")
+    if strict:
+        must_fit(world, after)
+    return after
 
 
 def must_fit(before: dict[str, Present], after: dict[str, Present]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from lumia.errors import PlanError
@@ -14,6 +15,8 @@ from lumia.pkg.solving import Choice, Solver
 from lumia.pkg.sources import Sources, lookup, same_place
 from lumia.pkg.text import plain
 from lumia.pkg.versions import Offer, Source, version_of
+
+_COMMIT = re.compile("[0-9a-f]{40}")
 
 
 def plan_install(asked: Sequence[Request], sources: Sources, *, force: bool = False) -> Plan:
@@ -78,6 +81,8 @@ def _offer(request: Request, source: Source) -> Offer | None:
         return None
     if request.tag:
         found = source.find(request.tag)
+        if found is None and source.origin == "git" and _COMMIT.fullmatch(request.tag):
+            return None
         if found is None:
             raise PlanError(f"{request.text}: there is no version {request.tag}; there are {source.listed}")
         return found

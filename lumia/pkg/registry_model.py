@@ -113,8 +113,8 @@ class RevokedVersion(_Answer):
 class Revoked(_Answer):
     """Keys and versions that were called back."""
 
-    keys: tuple[RevokedKey, ...] = ()
-    versions: tuple[RevokedVersion, ...] = ()
+    keys: tuple[RevokedKey, ...]
+    versions: tuple[RevokedVersion, ...]
 
 
 class Check(_Answer):

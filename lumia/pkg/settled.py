@@ -50,7 +50,8 @@ def _kind(before: Locked | None, after: Locked) -> Kind:
     if before is None:
         return "install"
     old, new = version_of(before.version), version_of(after.version)
-    return "downgrade" if old is not None and new is not None and new < old and before.tag else "upgrade"
+    tagged = before.tag is not None and after.tag is not None
+    return "downgrade" if tagged and old is not None and new is not None and new < old else "upgrade"
 
 
 def _changes(action: Action) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 TRAILER = "Lumia-Signature"
 ALGORITHM = "ed25519"
+_FINGERPRINT = re.compile(r"[0-9a-f]{64}")
 _SECONDS = 30.0
 _MESSAGE_BYTES = 64 * 1024
 _MOST = 8
@@ -61,6 +63,13 @@ def payload(name: str, tag: str, digest: str) -> bytes:
 def fingerprint(key: bytes) -> str:
     """Return the fingerprint of a public key: 64 hex digits, the SHA-256 of its 32 bytes."""
     return hashlib.sha256(key).hexdigest()
+
+
+def checked_fingerprint(text: str) -> str:
+    """Return a fingerprint in lower case. Raises `SignatureError` for what is none."""
+    if not _FINGERPRINT.fullmatch(text.lower()):
+        raise SignatureError(f"{plain(text, 80)!r} is no fingerprint of a key; one is 64 hex digits")
+    return text.lower()
 
 
 def public_text(key: bytes) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -100,7 +101,7 @@ class Sources:
         if self.registry is None:
             return revocation.load(self.root)
         try:
-            return revocation.save(self.root, self.registry.revoked().model_dump())
+            return revocation.save(self.root, self.registry.revoked().model_dump(mode="json"))
         except RegistryError as error:
             self.warn(f"{error}; what was revoked since then isn't known")
             return revocation.load(self.root)
@@ -129,4 +130,6 @@ def lookup(sources: Sources, request: Request) -> Source:
         return sources.named(request.name)
     if request.url is None:
         raise SourceError(f"{request.text} names no place")
-    return Source("folder", request.url) if request.origin == "folder" else sources.at(request.url)
+    if request.origin == "folder":
+        return Source("folder", os.path.normpath(request.url))
+    return sources.at(request.url)

@@ -224,9 +224,10 @@ def _judge(
 ) -> tuple[str | None, tuple[str, ...]]:
     """Return the key that signed and what is to be said of it."""
     store = trust.TrustStore(root)
+    trusts_folder = locked.origin == "folder" and not store.of(locked.name).pinned
     if locked.tag is None:
         untagged = f"{locked.name} {locked.version} has no version tag, so it can't be signed"
-        if locked.origin == "folder":
+        if trusts_folder:
             return None, ()
         if not store.of(locked.name).keys:
             return None, (untagged,)
@@ -235,6 +236,10 @@ def _judge(
             f"`pkg key untrust {locked.name}` first"
         )
     found = dict.fromkeys((*tag_signatures(folder, locked.tag), *signatures))
+    if trusts_folder and not found:
+        return None, (
+            f"{locked.name} {locked.tag} is not signed, and taken from a folder of this machine all the same",
+        )
     verdict = trust.verify(locked.name, locked.tag, locked.digest, tuple(found), store=store, revoked=revoked)
     if verdict.outcome == "refused":
         raise SignatureError(verdict.text)

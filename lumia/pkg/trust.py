@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -15,12 +14,11 @@ from lumia.atomic import locked, replace
 from lumia.errors import SignatureError
 from lumia.pkg.model import Locked
 from lumia.pkg.revocation import Revoked
-from lumia.pkg.signing import Signature, parse_signature
+from lumia.pkg.signing import Signature, checked_fingerprint, parse_signature
 from lumia.pkg.text import plain
 
 FILE = Path("data") / "pkg" / "trust.json"
 How = Literal["first use", "trusted", "pinned"]
-_FINGERPRINT = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True)
@@ -98,7 +96,7 @@ class TrustStore:
                 _trusted(entry)
         except FileNotFoundError:
             return {}
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, SignatureError) as error:
             raise SignatureError(
                 f"{self.path}: the list of trusted keys can't be read ({plain(repr(error))}); restore it from a "
                 "backup. Deleting it makes the bot trust whatever key signs a plugin next"
@@ -124,13 +122,6 @@ def _trusted(data: Any) -> Trusted:
         {key: value["since"] for key, value in keys.items()},
         bool(data["pinned"]),
     )
-
-
-def checked_fingerprint(text: str) -> str:
-    """Return a fingerprint in lower case. Raises `SignatureError` for what is none."""
-    if not _FINGERPRINT.fullmatch(text.lower()):
-        raise SignatureError(f"{plain(text, 80)!r} is no fingerprint of a key; one is 64 hex digits")
-    return text.lower()
 
 
 def _today() -> str:

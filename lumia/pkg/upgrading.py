@@ -52,10 +52,9 @@ def _newer(locked: Locked, solver: Solver) -> Choice | None:
             return None
         return _staged_as(locked, request, source, latest, solver)
     found = _staged_as(locked, request, source, None, solver)
-    older = current is not None and (version_of(found.staged.locked.version) or current) < current
-    if found.staged.locked.digest == locked.digest or (older and locked.tag is not None):
-        return None
-    return found
+    now = version_of(found.staged.locked.version)
+    older = source.origin == "git" and current is not None and now is not None and now < current
+    return None if older or found.staged.locked.digest == locked.digest else found
 
 
 def _staged_as(locked: Locked, request: Request, source: Source, offer: Offer | None, solver: Solver) -> Choice:

@@ -41,7 +41,7 @@ def install(
     from lumia.pkg import planning, requests
 
     asked = [requests.parse(text) for text in what]
-    how = How(dry_run, yes, as_json, no_wait, force)
+    how = How(dry_run, yes, as_json, no_wait, force, strict=True)
     change(lambda sources: planning.plan_install(asked, sources, force=force), how)
 
 
@@ -89,7 +89,8 @@ def upgrade(
     """
     from lumia.pkg import planning
 
-    change(lambda sources: planning.plan_upgrade(names or [], sources), How(dry_run, yes, as_json, no_wait, force))
+    how = How(dry_run, yes, as_json, no_wait, force, strict=True)
+    change(lambda sources: planning.plan_upgrade(names or [], sources), how)
 
 
 def enable(names: Names, no_wait: NoWait = False, as_json: Json = False) -> None:
@@ -101,7 +102,7 @@ def enable(names: Names, no_wait: NoWait = False, as_json: Json = False) -> None
     """
     from lumia.pkg import planning
 
-    how = How(as_json=as_json, no_wait=no_wait, ask=False)
+    how = How(as_json=as_json, no_wait=no_wait, ask=False, strict=True)
     change(lambda sources: planning.plan_switch(names, sources.root, enabled=True), how)
 
 

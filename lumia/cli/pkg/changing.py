@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class How:
-    """What the flags of a change say. ask: False for changes that are as easily undone."""
+    """What the flags of a change say. ask: False for changes that are as easily undone.
+
+    strict: what would not load is refused, also when another pkg has made it so meanwhile.
+    """
 
     dry_run: bool = False
     yes: bool = False
@@ -30,11 +33,12 @@ class How:
     no_wait: bool = False
     force: bool = False
     ask: bool = True
+    strict: bool = False
 
 
 def change(make: Callable[[Sources], Plan], how: How) -> None:
     """Carry out the plan that `make` makes, as `how` says; whatever fails, everything stays as it is."""
-    bot = opened(changes=True)
+    bot = opened(changes=True, wait=not how.no_wait)
     watch = Watch()
     with watch.shown():
         sources = bot.sources(watch)
@@ -70,8 +74,8 @@ def _carry_out(bot: Opened, plan: Plan, layer: Layer | None, how: How, watch: Wa
             output.data(showing.as_data(plan))
         output.note("nothing to do")
         return
-    if not (how.as_json and how.dry_run):
-        _show(plan, layer, output.text if how.dry_run else output.note)
+    if how.dry_run or how.ask:
+        _show(plan, layer, output.text if how.dry_run and not how.as_json else output.note)
     if how.dry_run:
         if how.as_json:
             output.data(showing.as_data(plan))
@@ -99,12 +103,20 @@ def _ask() -> None:
 
 def _run(bot: Opened, plan: Plan, layer: Layer | None, how: How, watch: Watch) -> None:
     from lumia.cli.pkg.handing_over import Deployer
-    from lumia.pkg import operation, python_deps, trust
+    from lumia.isolation_env import environment
+    from lumia.pkg import operation, python_deps
+    from lumia.pkg.ground import applied, python_of
 
     built: list[Layer | None] = [None]
 
     def check(lock: Lock) -> None:
-        built[0] = python_deps.build(layer, say=watch.doing)
+        needed = python_of(applied(plan, bot.root, strict=how.strict))
+        same = needed == dict(plan.python)
+        wanted = layer if same else python_deps.resolve(needed, root=bot.root, say=watch.doing)
+        built[0] = python_deps.build(wanted, say=watch.doing)
+        for action in plan.actions:
+            if action.staged is not None and action.staged.manifest.isolation is not None:
+                environment(bot.root, action.staged.manifest, watch.doing)
 
     deployer = Deployer(bot.root, watch.doing, lambda: built[0])
     with watch.shown():
@@ -117,10 +129,7 @@ def _run(bot: Opened, plan: Plan, layer: Layer | None, how: How, watch: Watch) -
             wait=not how.no_wait,
             force=how.force,
         )
-    for action in plan.actions:
-        if action.after is not None and action.staged is not None:
-            trust.remember(bot.root, action.after)
-    told = deployer.handed.told if deployer.handed else ""
+    told = deployer.outcome.text if deployer.outcome else ""
     for text in done.warnings:
         bot.warn(text)
     if how.as_json:

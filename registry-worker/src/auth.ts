@@ -1,0 +1,73 @@
+/** Who submits: the holder of an author token of this registry, or of a GitHub OAuth token. */
+import type { Env } from "./env";
+import { call } from "./github";
+import { hex, refuse } from "./http";
+
+export interface Account {
+  /** What an entry's `owner` says: github:<number> or author:<login>. */
+  owner: string;
+  login: string;
+  /** The GitHub token it came with; null for an author token. */
+  token: string | null;
+}
+
+const CHALLENGE = { "WWW-Authenticate": 'Bearer realm="lumia-registry"' };
+const AUTHOR = /^lumia_[A-Za-z0-9_-]{43}$/;
+const GITHUB = /^[A-Za-z0-9_.-]{20,255}$/;
+
+function unauthorized(detail: string): never {
+  return refuse(401, "Not authorized", detail, CHALLENGE);
+}
+
+export async function hashed(token: string): Promise<string> {
+  return hex(await crypto.subtle.digest("SHA-256", new TextEncoder().encode(token)));
+}
+
+/** Return who asks; refuses with 401 what is no valid token, saying how to get one. */
+export async function authenticate(request: Request, env: Env): Promise<Account> {
+  const match = /^(?:Bearer|token) +(\S+)$/i.exec(request.headers.get("Authorization") ?? "");
+  const token = match?.[1];
+  if (token === undefined) {
+    unauthorized("Submitting needs `Authorization: Bearer TOKEN` with an author token or a GitHub OAuth token.");
+  }
+  if (AUTHOR.test(token)) return author(env.DB, token);
+  if (token.startsWith("lumia_") || !GITHUB.test(token)) unauthorized("This is no token of this registry or of GitHub.");
+  return onGitHub(env, token);
+}
+
+async function author(db: D1Database, token: string): Promise<Account> {
+  const row = await db
+    .prepare("SELECT login, revoked FROM tokens WHERE hash = ?1")
+    .bind(await hashed(token))
+    .first<{ login: string; revoked: string | null }>();
+  if (row === null) unauthorized("This author token is unknown; ask the registry's operator for one.");
+  if (row.revoked !== null) unauthorized("This author token was revoked; ask the registry's operator for a new one.");
+  return { owner: `author:${row.login}`, login: row.login, token: null };
+}
+
+interface User {
+  id: number;
+  login: string;
+}
+
+async function onGitHub(env: Env, token: string): Promise<Account> {
+  const user = env.GITHUB_CLIENT_ID === "" ? await anyApp(env, token) : await ourApp(env, token);
+  if (user === null) {
+    unauthorized("GitHub doesn't know this token, it has ended, or it was made for another application.");
+  }
+  return { owner: `github:${user.id}`, login: user.login, token };
+}
+
+async function anyApp(env: Env, token: string): Promise<User | null> {
+  const { status, body } = await call<User>(env, token, "GET", "/user");
+  return status === 200 ? body : null;
+}
+
+/** A token given to another application must not open this one, so GitHub is asked as the application. */
+async function ourApp(env: Env, token: string): Promise<User | null> {
+  const path = `/applications/${encodeURIComponent(env.GITHUB_CLIENT_ID)}/token`;
+  const basic = btoa(`${env.GITHUB_CLIENT_ID}:${env.GITHUB_CLIENT_SECRET ?? ""}`);
+  const headers = { Authorization: `Basic ${basic}` };
+  const { status, body } = await call<{ user: User }>(env, null, "POST", path, { access_token: token }, headers);
+  return status === 200 ? body.user : null;
+}
