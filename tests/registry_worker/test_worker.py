@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped,unused-ignore]
 from packaging.version import InvalidVersion, Version
@@ -144,6 +144,7 @@ class TestTheClientGetsTheSameAnswersFromBoth:
         public, private = both
         assert public.search(text) == private.search(text)
 
+    @settings(max_examples=25, deadline=None)
     @given(text=st.text(st.sampled_from("dicemorygaph 天气预-_\"*'é"), max_size=12))
     def test_of_any_search(self, both: tuple[Registry, Registry], text: str) -> None:
         public, private = both
