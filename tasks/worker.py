@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import os
 import signal
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
 from celery import Celery
 
 from lumia.box import Box
-from lumia.errors import LumiaError, StaleRoutesError, UnknownRunError
+from lumia.errors import LumiaError, PluginLoadError, StaleRoutesError, UnknownRunError
 from lumia.executor import StepListener
 from lumia.following import Follower
 from lumia.generations import Changed
@@ -84,6 +85,15 @@ class LumiaWorker:
             consume(self._app, sorted(self._served))
         self._register(table)
         self._note_ailing()
+
+    def refuse_isolated(self, queues: str | Sequence[str]) -> None:
+        """Raise `PluginLoadError` when this worker was given the queue of an isolated plugin: it has its own worker."""
+        names = queues.split(",") if isinstance(queues, str) else queues
+        for name in sorted(isolated_queues(self.bot.plugins).intersection(names)):
+            plugin = name.removeprefix(ISOLATED_PREFIX)
+            raise PluginLoadError(
+                f"{plugin} is isolated, and its queue has a worker of its own: `lumia isolated {plugin}`"
+            )
 
     def execute_here(self, slots: int) -> None:
         """Start the plugins and the keeper: this process executes `slots` steps at once; a prefork child, one."""

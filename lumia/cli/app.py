@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from lumia import __version__
-from lumia.cli import adapters, output
+from lumia.cli import adapters, output, registry
 from lumia.cli.contributed import Contributed, commands
 from lumia.cli.groups import Verbatim, group
 from lumia.cli.handlers import handlers
@@ -20,8 +20,8 @@ from lumia.cli.start import start
 ABOUT = " *"
 """Ends a listed name that stands for a group of commands: its text tells what the group is for."""
 CORE: dict[str, Callable[..., None]] = {"handlers": handlers, "init": init, "plugins": plugins, "start": start}
-GROUP = "adapters"
-"""The core's one group of commands."""
+GROUPS = {"adapters", "registry"}
+"""The core's groups of commands."""
 PKG = "pkg"
 """The command `pkg`, which also stands by itself."""
 EPILOG = """\b
@@ -43,12 +43,13 @@ def build(args: Sequence[str]) -> typer.Typer:
         app.command(name)(function)
     app.command(PKG, cls=Verbatim, help="Install, upgrade, remove and find plugins; the command pkg.")(_pkg)
     adapters.mount(app, group("List the bot's accounts on the platforms, test them, add one."))
+    registry.mount(app, group("Run a registry of plugins of your own."))
     listed, problems = commands()
     contributed = [command for command in listed if not command.name.endswith(ABOUT)]
     groups = _Groups({one.name.removesuffix(ABOUT): one.help for one in listed if one.name.endswith(ABOUT)})
     for command in contributed:
         problems += _mount(app, groups, command)
-    known = {*CORE, GROUP, PKG, *(command.name.partition(" ")[0] for command in contributed)}
+    known = {*CORE, *GROUPS, PKG, *(command.name.partition(" ")[0] for command in contributed)}
     if not args or args[0] not in known:
         for problem in problems:
             output.warn(problem)
@@ -97,7 +98,7 @@ class _Groups:
 def _mount(app: typer.Typer, groups: _Groups, command: Contributed) -> list[str]:
     """Mount `command` and return what hinders it."""
     parent, _, leaf = command.name.rpartition(" ")
-    taken = (parent or leaf) in (*CORE, GROUP, PKG)
+    taken = (parent or leaf) in (*CORE, *GROUPS, PKG)
     if taken:
         return [f"{command.source} offers `lumia {command.name}`, which is a command of the core; the core's stays"]
     above = _parent(app, groups, parent, leaf)

@@ -10,7 +10,7 @@ import fcntl
 import json
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -83,15 +83,14 @@ class Root:
             return
         with self._alone():
             before = self.held()
-            for _ in range(_TRIES):
-                if before.plugins == wanted.plugins or (not wanted.plugins and not self.managed):
+            for left in reversed(range(_TRIES)):
+                if (self.held().plugins or {}) == wanted.plugins:
                     break
-                with suppress(PlanError):  # somebody else has changed what is installed meanwhile
+                try:
                     self._sync(wanted)
-                if self.held().plugins == wanted.plugins:
-                    break
-            else:
-                raise PkgError(f"{self.place} could not be brought in step with deployment {number}; see `pkg log`")
+                except PlanError as error:  # perhaps somebody else has changed what is installed meanwhile
+                    if not left:
+                        raise PkgError(f"{self.place} can't be brought in step with the bot: {error}") from error
             self._disable(wanted)
             if number:
                 self.note(number, before.dump())

@@ -174,7 +174,7 @@ class Git:
         try:
             return self._cache.mirror(public_url(url))
         except GitFailed as error:
-            raise SourceError(f"{self._cache.folder}: the cache can't be made: {error.text}") from None
+            explain(url, error)
 
     def _get(self, url: str, mirror: Path, tag: str | None, wanted: str) -> Checkout:
         if tag is None:
@@ -227,6 +227,8 @@ class Git:
                 progress=self._progress,
             )
         except GitFailed as error:
+            for left in mirror.glob("objects/pack/tmp_*"):
+                left.unlink(missing_ok=True)
             if error.kind == "dumb" and depth:
                 return self._fetch(url, mirror, *refspecs, depth=0)
             if "shallow.lock" in error.text or "index.lock" in error.text or "bad object" in error.text:
@@ -256,11 +258,13 @@ class Git:
             if got.tag is not None and refspec == got.commit:
                 run([*git, "update-ref", f"refs/tags/{got.tag}", got.commit], timeout=_LOCAL_SECONDS)
             run([*git, "--work-tree", str(into), "checkout", "-q", "--detach", got.commit], timeout=_LOCAL_SECONDS)
+            settle(into, url)
+        except OSError as error:
+            raise SourceError(f"{shown(url)}: its files can't be written to {into}: {error.strerror}") from error
         except GitFailed as error:
-            if error.kind in ("unsafe", "large"):
+            if error.kind in ("unsafe", "large", "full", "missing"):
                 explain(url, error)
             raise SourceError(f"{shown(url)}: its files can't be written to {into}: {error.text}") from None
-        settle(into, url)
 
     def _listed(self, url: str) -> list[Tag]:
         commits: dict[str, str] = {}

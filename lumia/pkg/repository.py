@@ -42,6 +42,7 @@ class Repository:
     def __init__(self, folder: Path, *, keep: int | None = None) -> None:
         self.folder = folder
         self._keep = () if keep is None else (keep,)
+        self._blobs: dict[str, str] = {}
 
     @property
     def there(self) -> bool:
@@ -98,7 +99,9 @@ class Repository:
         self._enter(lock, gone, None)
 
     def _enter(self, lock: Lock, gone: Iterable[str], index: Path | None) -> None:
-        blob = self.git("hash-object", "-w", "--stdin", given=lock.text().encode()).decode().strip()
+        text = lock.text()
+        blob = self._blobs.get(text) or self.git("hash-object", "-w", "--stdin", given=text.encode()).decode().strip()
+        self._blobs[text] = blob
         lines = [f"0 {_NOTHING}\t{underscored(name)}" for name in gone]
         lines += [f"160000 {entry.commit}\t{underscored(name)}" for name, entry in sorted(lock.plugins.items())]
         self._update((*lines, f"100644 {blob}\t{LOCK_FILE}"), index)

@@ -64,8 +64,9 @@ def _refuse_hidden(text: str) -> None:
         raise UnsafePackageError(f"what was asked for is {len(text)} characters long; {LONGEST} are enough for any URL")
     odd = odd_character(text) or next((char for char in text if char.isspace()), None)
     if odd is not None and (odd != " " or not text.startswith((".", "/", "~"))):
+        shown = plain(_SECRET.sub("://", text), 100)
         raise UnsafePackageError(
-            f"{plain(_SECRET.sub('://', text), 100)!r} holds the character {named(odd)}, which can't be seen; type the name or URL yourself"
+            f"{shown!r} holds the character {named(odd)}, which can't be seen; type the name or URL yourself"
         )
 
 
@@ -179,8 +180,8 @@ def _parts(url: str) -> SplitResult:
         _ = parts.port
     except ValueError:
         raise SourceError(
-            "that is no URL: a port is a number, and in a password '/', ':' and '@' are written as %2F, %3A and %40; one "
-            "looks like https://example.org/me/dice"
+            "that is no URL: a port is a number, and in a password '/', ':' and '@' are written as %2F, %3A and %40; "
+            "one looks like https://example.org/me/dice"
         ) from None
     return parts
 

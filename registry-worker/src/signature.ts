@@ -1,4 +1,5 @@
-/** Ed25519 signatures of versions (docs/signing.md): `ed25519:<fingerprint>:<base64 key>:<base64 signature>`. */
+/** Ed25519 signatures of versions (docs/signing.md): `ed25519:<SHA-256 of the key>:<base64 key>:<base64 signature>`. */
+import { hex } from "./http";
 
 export interface Parts {
   fingerprint: string;
@@ -23,8 +24,14 @@ function bytes(base64: string): Uint8Array {
 }
 
 /** Tell whether the key really signed this version of this plugin. */
-export async function holds(name: string, tag: string, digest: string, { key, signature }: Parts): Promise<boolean> {
+export async function holds(
+  name: string,
+  tag: string,
+  digest: string,
+  { fingerprint, key, signature }: Parts,
+): Promise<boolean> {
   if (key.length !== 32 || signature.length !== 64) return false;
+  if (fingerprint !== hex(await crypto.subtle.digest("SHA-256", key))) return false;
   const signed = new TextEncoder().encode(`lumia-package-v1\n${name}\n${tag}\n${digest}\n`);
   const imported = await crypto.subtle.importKey("raw", key, { name: "Ed25519" }, false, ["verify"]);
   return crypto.subtle.verify({ name: "Ed25519" }, imported, signature, signed);

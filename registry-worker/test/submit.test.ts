@@ -4,6 +4,7 @@ import type { Check } from "../src/checks";
 import type { Entry } from "../src/schema";
 import { sync } from "../src/sync";
 import { putRevoked } from "../src/write";
+import { hex } from "../src/http";
 import { FakeGitHub } from "./github";
 import { ask, entry, env, fill, version } from "./support";
 
@@ -218,7 +219,7 @@ describe("signatures", () => {
     const pair = (await crypto.subtle.generateKey({ name: "Ed25519" }, true, ["sign", "verify"])) as CryptoKeyPair;
     const raw = (await crypto.subtle.exportKey("raw", pair.publicKey)) as ArrayBuffer;
     const base64 = (bytes: ArrayBuffer): string => btoa(String.fromCharCode(...new Uint8Array(bytes)));
-    const fingerprint = `k${base64(raw).replace(/\W/g, "").slice(0, 20)}`;
+    const fingerprint = hex(await crypto.subtle.digest("SHA-256", raw));
     return {
       async sign(digest) {
         const text = new TextEncoder().encode(`lumia-package-v1\ndice\nv1.0.0\n${digest}\n`);

@@ -7,6 +7,7 @@ may, is committed here as a failed try that says so, at once: nobody has to miss
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 
 from celery import Celery
 
@@ -62,6 +63,9 @@ class IsolatedWorker(LumiaWorker):
             reasons = [str(one) for one in self.bot.plugins.failures] or [f"there is no plugin {name!r}"]
             raise PluginLoadError("; ".join(reasons))
         return found
+
+    def refuse_isolated(self, queues: str | Sequence[str]) -> None:
+        """Serve what it was given."""
 
     def execute_here(self, slots: int) -> None:
         """Start the plugin's processes and the keeper."""

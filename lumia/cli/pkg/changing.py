@@ -38,7 +38,7 @@ class How:
 
 def change(make: Callable[[Sources], Plan], how: How) -> None:
     """Carry out the plan that `make` makes, as `how` says; whatever fails, everything stays as it is."""
-    bot = opened(changes=True)
+    bot = opened(changes=True, wait=not how.no_wait)
     watch = Watch()
     with watch.shown():
         sources = bot.sources(watch)
@@ -125,7 +125,7 @@ def _run(bot: Opened, plan: Plan, layer: Layer | None, how: How, watch: Watch) -
             wait=not how.no_wait,
             force=how.force,
         )
-    told = deployer.handed.told if deployer.handed else ""
+    told = deployer.outcome.text if deployer.outcome else ""
     for text in done.warnings:
         bot.warn(text)
     if how.as_json:

@@ -27,13 +27,6 @@ EVE = Ed25519PrivateKey.from_private_bytes(b"e" * 32)
 SIGNER = fingerprint(ANN.public_key().public_bytes_raw())
 
 
-@pytest.fixture
-def repo(tmp_path: Path) -> Repository:
-    made = repository(tmp_path / "dice", tag="v0.1.0")
-    made.commit({"plugin.py": "x = 2\n"}, tag="v0.2.0")
-    return made
-
-
 class Bot:
     """A bot root to stage for."""
 
@@ -64,7 +57,7 @@ def test_the_latest_version_of_a_repository_is_staged(bot: Bot, repo: Repository
     locked = made.locked
     assert (locked.name, locked.version, locked.tag, locked.origin) == ("dice", "0.2.0", "v0.2.0", "git")
     assert locked.url == repo.url
-    assert locked.commit == git(repo.folder, "rev-parse", "v0.2.0")
+    assert locked.commit == git(repo.folder, "rev-parse", "v0.2.0^{commit}")
     assert locked.digest == digest_commit(repo.folder, "v0.2.0")
     assert made.folder.is_relative_to(bot.root / STAGING)
     assert made.manifest.name == "dice"
@@ -222,7 +215,7 @@ def test_a_tag_that_is_no_version_is_refused(bot: Bot, repo: Repository) -> None
 
 
 def test_a_registry_that_lies_about_commit_or_digest_is_found_out(bot: Bot, repo: Repository) -> None:
-    commit, digest = git(repo.folder, "rev-parse", "v0.2.0"), digest_commit(repo.folder, "v0.2.0")
+    commit, digest = git(repo.folder, "rev-parse", "v0.2.0^{commit}"), digest_commit(repo.folder, "v0.2.0")
     assert bot.stage(repo.url, tag="v0.2.0", commit=commit, expected_digest=digest).locked.digest == digest
     other = git(repo.folder, "rev-parse", "v0.1.0")
     with pytest.raises(UnsafePackageError, match="moved"):

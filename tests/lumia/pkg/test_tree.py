@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import socket
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,18 +16,9 @@ from hypothesis import strategies as st
 from lumia.errors import PkgError, UnsafePackageError
 from lumia.pkg.tree import Limits, check, check_commit, digest, digest_commit
 from lumia.pkg.tree_rules import FILE, LINK, Entry, Inspector
-from tests.support.repositories import Repository, git, repository
+from tests.support.repositories import Repository, repository
 
 MANIFEST = '{"name": "dice"}'
-
-
-@pytest.fixture
-def repo(tmp_path: Path) -> Repository:
-    return repository(tmp_path / "dice")
-
-
-def head(repo: Repository) -> str:
-    return git(repo.folder, "rev-parse", "HEAD")
 
 
 def test_a_digest_can_be_computed_with_nothing_but_the_page_about_it(repo: Repository) -> None:
@@ -43,6 +35,15 @@ def test_a_digest_can_be_computed_with_nothing_but_the_page_about_it(repo: Repos
     expected = "sha256:" + hashlib.sha256(("lumia-tree-v1\n" + "".join(lines)).encode()).hexdigest()
     assert digest(repo.folder) == expected
     assert digest_commit(repo.folder, repo.commit()) == expected
+
+
+def test_the_script_on_the_page_computes_the_digest(repo: Repository) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "signing.md").read_text("utf-8")
+    script = page.partition("```sh\n")[2].partition("```")[0].replace("v1.2.3", "HEAD")
+    (repo.folder / "link").symlink_to("plugin.py")
+    commit = repo.commit({"a b/ü.txt": "x\n", "a-b": "y", "z.sh": ""})
+    done = subprocess.run(["sh", "-c", script], cwd=repo.folder, capture_output=True, text=True, check=True)
+    assert digest_commit(repo.folder, commit) == "sha256:" + done.stdout.split()[0]
 
 
 def test_pythons_cache_and_git_itself_do_not_count(repo: Repository) -> None:

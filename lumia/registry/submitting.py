@@ -1,0 +1,168 @@
+"""Submissions to a private registry: fetched into its folder once they pass the checks."""
+
+from __future__ import annotations
+
+import hmac
+import json
+import shutil
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from lumia.errors import LumiaError
+from lumia.manifest import Manifest
+from lumia.pkg.git_process import GitFailed, run
+from lumia.pkg.registry_model import GitUrl, Signature, Tag
+from lumia.pkg.requests import check_url
+from lumia.pkg.signing import parse_signature
+from lumia.pkg.text import plain
+from lumia.pkg.tree import check_commit, digest_commit
+from lumia.pkg.versions import version_of
+from lumia.registry.catalogue import Catalogue
+
+_SECONDS = 120.0
+_LOCAL = 30.0
+Check = dict[str, Any]
+
+
+class _Closed(BaseModel):
+    model_config = ConfigDict(strict=True, frozen=True, extra="forbid")
+
+
+class Validation(_Closed):
+    """What `pkg dev validate` found."""
+
+    errors: Annotated[int, Field(ge=0)]
+    warnings: Annotated[int, Field(ge=0)] = 0
+    tool: Annotated[str, Field(max_length=100)]
+
+
+class Submission(_Closed):
+    """The body of `POST /pkg`: the twin of `submission.json`."""
+
+    git_url: GitUrl
+    tag: Tag
+    manifest: dict[str, Any]
+    commit: Annotated[str, Field(pattern=r"^[0-9a-f]{40}$")]
+    digest: Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
+    signature: Signature | None = None
+    size: Annotated[int, Field(ge=1)]
+    files: Annotated[int, Field(ge=1)] | None = None
+    licence: Annotated[str, Field(min_length=1, max_length=100)]
+    readme_md: Annotated[str, Field(max_length=200_000)] = ""
+    changelog: Annotated[str, Field(max_length=20_000)] = ""
+    validation: Validation | None = None
+
+
+class Desk:
+    """Takes submissions with one token for all authors; without a token it takes none.
+
+    local: repositories of this machine (`file://`) may be submitted: for a registry nobody else can reach.
+    """
+
+    def __init__(self, catalogue: Catalogue, token: str | None, *, local: bool = False) -> None:
+        self._catalogue = catalogue
+        self._token = token
+        self._local = local
+
+    def refusal(self, authorization: str) -> str:
+        """Return why a request with this header is refused, "" when it isn't."""
+        if not self._token:
+            return "This registry takes no submissions; put the repository into its folder, or start it with a token."
+        kind, _, given = authorization.partition(" ")
+        fits = hmac.compare_digest(given.strip().encode("utf-8", "replace"), self._token.encode())
+        return "" if kind.lower() in ("bearer", "token") and fits else "Submitting needs `Authorization: Bearer TOKEN`."
+
+    def take(self, data: Any) -> list[Check]:
+        """Check a submission and, when every check passes, keep its tag in the folder. Returns the report."""
+        try:
+            submission = Submission.model_validate(data)
+            manifest = Manifest.model_validate(submission.manifest)
+            url = check_url(submission.git_url)
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+            place = ".".join(map(str, first["loc"]))
+            return [_check("schema", False, f"{place}: {first['msg']}")]
+        except LumiaError as error:
+            return [_check("schema", False, str(error))]
+        checks = [_check("schema", True, "The submission and the manifest fit their schemas.")]
+        checks += [self._version(manifest.name, submission.tag), self._reachable(url), _validation(submission)]
+        if all(check["ok"] for check in checks):
+            checks += self._fetch(manifest.name, url, submission)
+        return checks
+
+    def _version(self, name: str, tag: str) -> Check:
+        asked = version_of(tag)
+        if asked is None:
+            return _check("version", False, f"{tag} is no version; tag it like v1.2.3.")
+        known = self._catalogue.plugin(name)
+        taken = [one["tag"] for one in known["versions"] if version_of(one["tag"]) == asked] if known else []
+        if taken:
+            return _check("version", False, f"{name} {taken[0]} is here already; published versions never change.")
+        return _check("version", True, f"{tag} is new.")
+
+    def _reachable(self, url: str) -> Check:
+        if url.startswith("file:") and not self._local:
+            return _check("repository", False, "A repository of the registry's own disk can't be submitted.")
+        return _check("repository", True, "It is fetched from its own address.")
+
+    def _fetch(self, name: str, url: str, submission: Submission) -> list[Check]:
+        """Fetch the tag into the plugin's repository here, and take it out again unless it is what was told."""
+        bare = self._catalogue.folder / f"{name}.git"
+        new = not bare.exists()
+        ref = f"refs/tags/{submission.tag}"
+        if new:
+            run(["init", "--bare", "--quiet", "--", str(bare)], timeout=_LOCAL)
+        try:
+            run(["-C", str(bare), "fetch", "--no-tags", "--depth", "1", "--", url, f"{ref}:{ref}"], timeout=_SECONDS)
+            checks = _compare(bare, ref, submission)
+        except GitFailed as error:
+            checks = [_check("tag", False, f"{submission.tag} can't be fetched: {error.text}")]
+        if not all(check["ok"] for check in checks):
+            if new:
+                shutil.rmtree(bare, ignore_errors=True)
+            else:
+                run(["-C", str(bare), "update-ref", "-d", ref], timeout=_LOCAL)
+        self._catalogue.look()
+        return checks
+
+
+def _compare(bare: Path, ref: str, submission: Submission) -> list[Check]:
+    commit = run(["-C", str(bare), "rev-parse", "--verify", f"{ref}^{{commit}}"], timeout=_LOCAL).decode().strip()
+    same = commit == submission.commit
+    checks = [_check("tag", same, f"{submission.tag} is commit {commit[:12]}" + ("." if same else ", another one."))]
+    try:
+        check_commit(bare, commit)
+        digest = digest_commit(bare, commit)
+    except LumiaError as error:
+        return [*checks, _check("files", False, str(error))]
+    checks.append(_check("files", True, "Nothing odd."))
+    there = json.loads(run(["-C", str(bare), "cat-file", "blob", f"{commit}:manifest.json"], timeout=_LOCAL))
+    checks.append(_check("manifest", there == submission.manifest, "Compared with manifest.json at the tag."))
+    checks.append(_check("digest", digest == submission.digest, f"The tree's digest is {digest}."))
+    return [*checks, _signature(submission, digest)]
+
+
+def _signature(submission: Submission, digest: str) -> Check:
+    if submission.signature is None:
+        return _check("signature", True, "Unsigned.")
+    try:
+        signature = parse_signature(submission.signature)
+        fits = signature.fits(submission.manifest["name"], submission.tag, digest)
+    except LumiaError as error:
+        return _check("signature", False, str(error))
+    return _check(
+        "signature", fits, f"Signed with {signature.fingerprint}." if fits else "It is not one over this tree."
+    )
+
+
+def _validation(submission: Submission) -> Check:
+    report = submission.validation
+    if report is None:
+        return _check("validation", False, "There is no report of `pkg dev validate`; `pkg dev publish` adds it.")
+    return _check("validation", report.errors == 0, f"{report.errors} errors ({report.tool}).")
+
+
+def _check(name: str, ok: bool, text: str) -> Check:
+    return {"name": name, "ok": ok, "text": plain(text, 1000)}
