@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping, Sequence
+from functools import cache
 from types import CoroutineType, GeneratorType
 
 from lumia.pkg.validate import boxes, use
 from lumia.pkg.validate.classes import ClassInfo, class_of, real_class
-from lumia.pkg.validate.expr import escape
+from lumia.pkg.validate.expr import escape, forget
 from lumia.pkg.validate.frame import CALLS, DEEP, Frame
 from lumia.pkg.validate.known import LIVE_ELSEWHERE, TAKES, method_returns, returned_by
 from lumia.pkg.validate.types import (
@@ -61,6 +62,8 @@ def call(frame: Frame, node: ast.Call) -> Value:
     if not (isinstance(callee.type, Ref) and _keeps(callee.type.name)) and not _reads(callee.type):
         for each in [*node.args, *(one.value for one in node.keywords)]:
             escape(frame, each.value if isinstance(each, ast.Starred) else each)
+        if frame.state.paths and isinstance(callee.type, (Func, Unknown, Method)):
+            forget(frame, None)
     return found
 
 
@@ -340,6 +343,7 @@ def _followed(frame: Frame, inner: Frame, function: Function) -> Value:
     return result
 
 
+@cache
 def is_generator(node: ast.AST) -> bool:
     """Tell whether a function yields."""
     if isinstance(node, ast.Lambda):

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from lumia.pkg.validate import use
 from lumia.pkg.validate.classes import ClassInfo, class_of
-from lumia.pkg.validate.frame import Frame, State, global_value, merged
+from lumia.pkg.validate.frame import Frame, State, global_value, merged, path_of
 from lumia.pkg.validate.narrow import branches
 from lumia.pkg.validate.types import (
     ANYTHING,
@@ -103,7 +103,10 @@ def _of_instance(frame: Frame, owner: Value, known: Inst, info: ClassInfo, attr:
     found = frame.run.fields(info).get(attr)
     if found is not None and not _parametrised(info, attr):
         return owner.of(found)
-    return owner.of(Method(owner, attr)) if info.known or info.model or info.typed_dict else owner.of(UNKNOWN)
+    constant = next((base.constants[attr] for base in info.locals() if attr in base.constants), None)
+    if isinstance(constant, ast.Constant) and constant.value is not None:
+        return owner.of(widened(literal(constant.value)))
+    return owner.of(Method(owner, attr)) if info.model or info.typed_dict else owner.of(UNKNOWN)
 
 
 def _parametrised(info: ClassInfo, attr: str) -> bool:
@@ -171,7 +174,7 @@ def boolean(frame: Frame, node: ast.BoolOp) -> Value:
         now = yes if conjunction else no
         if now.dead:
             break
-    frame.state = State(start.names, guards, start.dead)
+    frame.state = State(start.names, guards, start.dead, start.paths)
     return join(found) if found else ANYTHING
 
 
@@ -274,6 +277,8 @@ def comprehension(frame: Frame, node: ast.ListComp | ast.SetComp | ast.Generator
 
 def assign(frame: Frame, target: ast.expr, value: Value) -> None:
     """Give names their values."""
+    if frame.state.paths:
+        forget(frame, path_of(target))
     if isinstance(target, ast.Name):
         frame.state.names[target.id] = value
     elif isinstance(target, ast.Starred):
@@ -287,6 +292,13 @@ def assign(frame: Frame, target: ast.expr, value: Value) -> None:
 
         owner = frame.value(target.value)
         stored(frame, target, owner, value)
+
+
+def forget(frame: Frame, path: str | None) -> None:
+    """What was known of an attribute or item isn't any more: something was assigned, or a call may have changed it."""
+    for known in list(frame.state.paths):
+        if path is None or known.startswith(path):
+            frame.state.paths[known] = ANYTHING
 
 
 def _unpack(frame: Frame, target: ast.Tuple | ast.List, value: Value) -> None:

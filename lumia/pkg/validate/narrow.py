@@ -6,7 +6,7 @@ import ast
 from dataclasses import replace
 
 from lumia.pkg.validate.classes import ClassInfo, class_of
-from lumia.pkg.validate.frame import Frame, State, uncertain
+from lumia.pkg.validate.frame import Frame, State, path_of, uncertain
 from lumia.pkg.validate.types import (
     NEVER,
     NONE,
@@ -121,6 +121,7 @@ def _both(frame: Frame, test: ast.BoolOp, yes: State, no: State) -> bool | None:
             break
     frame.state = before
     (yes if conjunction else no).names.update(now.names)
+    (yes if conjunction else no).paths.update(now.paths)
     if conjunction:
         return False if False in truths else True if all(truths) else None
     return True if True in truths else False if all(truth is False for truth in truths) else None
@@ -145,6 +146,10 @@ def _split(
         unclear = any(answer is None for _, answer in parts) and classes is not None
         yes.names[node.id] = replace(value, type=UNKNOWN if unclear else union(true, sure=sure))
         no.names[node.id] = replace(value, type=UNKNOWN if unclear else union(false, sure=sure))
+    path = path_of(node) if isinstance(node, (ast.Attribute, ast.Subscript)) else None
+    if path is not None and len(parts) > 1:
+        yes.paths[path] = replace(value, type=union(true) if classes is None else UNKNOWN)
+        no.paths[path] = replace(value, type=union(false) if classes is None else UNKNOWN)
     if not true or not false:
         return bool(true)
     return None
