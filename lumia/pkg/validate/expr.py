@@ -8,8 +8,9 @@ from dataclasses import replace
 
 from lumia.pkg.validate import use
 from lumia.pkg.validate.classes import ClassInfo, class_of
+from lumia.pkg.validate.cycles import stored
 from lumia.pkg.validate.frame import Frame, State, global_value, merged, path_of
-from lumia.pkg.validate.narrow import branches
+from lumia.pkg.validate.narrow import branches, truthy
 from lumia.pkg.validate.types import (
     ANYTHING,
     BOOL,
@@ -179,8 +180,6 @@ def boolean(frame: Frame, node: ast.BoolOp) -> Value:
 
 
 def _stays(known: Type, conjunction: bool) -> bool:
-    from lumia.pkg.validate.narrow import truthy
-
     truth = truthy(known)
     return truth is None or truth is not conjunction
 
@@ -288,8 +287,6 @@ def assign(frame: Frame, target: ast.expr, value: Value) -> None:
     elif isinstance(target, ast.Subscript):
         _store_item(frame, target, value)
     elif isinstance(target, ast.Attribute):
-        from lumia.pkg.validate.cycles import stored
-
         owner = frame.value(target.value)
         stored(frame, target, owner, value)
 
@@ -314,8 +311,6 @@ def _unpack(frame: Frame, target: ast.Tuple | ast.List, value: Value) -> None:
 
 
 def _store_item(frame: Frame, target: ast.Subscript, value: Value) -> None:
-    from lumia.pkg.validate.cycles import stored
-
     owner, key = frame.value(target.value), frame.value(target.slice)
     stored(frame, target, owner, value)
     if not isinstance(target.value, ast.Name):

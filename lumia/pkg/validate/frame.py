@@ -102,7 +102,7 @@ class Run:
         self.started: list[tuple[str, Type, Value, Frame, ast.Call]] = []
         self.handlers: list[Handler] = []
         self.kept: dict[ClassInfo, dict[str, Type]] = {}
-        self.boxy: frozenset[str] | None = None
+        self.boxy: frozenset[ast.AST] | None = None
         self.settings: list[tuple[str, str, Frame, ast.AST]] = []
         self.provided: list[tuple[str, Frame, ast.AST]] = []
         self.handed: list[tuple[str, str, Frame, ast.AST]] = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from dataclasses import replace
+from functools import cache
 
 from lumia.pkg.validate.classes import ClassInfo, class_of
 from lumia.pkg.validate.frame import Frame, State, path_of, uncertain
@@ -70,13 +71,18 @@ def asks(frame: Frame, test: ast.expr) -> frozenset[int]:
         return frozenset[int]().union(*(asks(frame, each) for each in test.values))
     found: frozenset[int] = frozenset()
     with frame.silent():
-        for each in ast.walk(test):
-            if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load):
-                value = frame.lookup(each.id)
+        for name in _names(test):
+            value = frame.lookup(name)
+            if value.origin:
                 found |= value.origin
-                if isinstance(value.type, Boxed):
-                    found |= value.type.content.origin
-    return frozenset(map(abs, found))
+            if isinstance(value.type, Boxed):
+                found |= value.type.content.origin
+    return frozenset(map(abs, found)) if found else found
+
+
+@cache
+def _names(test: ast.expr) -> tuple[str, ...]:
+    return tuple(each.id for each in ast.walk(test) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load))
 
 
 def narrowed(frame: Frame, test: ast.expr, yes: State, no: State) -> bool | None:

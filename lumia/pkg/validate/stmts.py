@@ -10,6 +10,7 @@ from functools import cache
 from lumia.pkg.validate import use
 from lumia.pkg.validate.calls import follow
 from lumia.pkg.validate.expr import assign, escape
+from lumia.pkg.validate.cycles import stored
 from lumia.pkg.validate.frame import Frame, State, merged, uncertain
 from lumia.pkg.validate.narrow import branches
 from lumia.pkg.validate.types import (
@@ -89,8 +90,6 @@ def augmented(frame: Frame, node: ast.AugAssign) -> None:
         known = use.binary(frame, node, node.op, before, value)
         if use.plain(known) in (list, dict, set):
             known = Inst(use.plain(known) or list)
-    from lumia.pkg.validate.cycles import stored
-
     stored(frame, node, before, value)
     if isinstance(node.target, ast.Name):
         frame.state.names[node.target.id] = Value(known, before.origin | value.origin)

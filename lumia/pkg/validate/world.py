@@ -16,9 +16,6 @@ from lumia.pkg.validate.source import Source
 from lumia.pkg.validate.types import Class, ModuleOf, Ref, Value
 
 FunctionNode: TypeAlias = "ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda"
-_WORDS = frozenset({"start", "next", "stop", "intercept", "any", "into", "clone", "Box", "ask"})
-
-
 @dataclass(eq=False)
 class Function:
     """A function of a plugin. cls: the class it is a method of; outer: the names a nested one sees."""
@@ -340,11 +337,3 @@ def _in_plugin(dotted: str) -> str | None:
         return None
     name, _, inner = rest.partition(".")
     return f"@{name}:{inner}"
-
-
-def is_boxy(node: FunctionNode) -> bool:
-    """Tell whether a function itself says anything that has to do with Boxes."""
-    return any(
-        (isinstance(each, ast.Attribute) and each.attr in _WORDS) or (isinstance(each, ast.Name) and each.id in _WORDS)
-        for each in ast.walk(node)
-    )
