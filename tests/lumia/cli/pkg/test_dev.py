@@ -55,7 +55,9 @@ def test_lines_of_a_pipe_are_answered_on_stdout_and_the_rest_is_on_stderr(dice: 
 
 def test_what_fails_in_a_pipe_is_told_by_place_and_exit_code(dice: Path, tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text('{"name": "bad"}')
-    (tmp_path / "plugin.py").write_text('import lumia\n\n@lumia.pipe.on("msg", retry=1)\ndef bad(content):\n    1 / 0\n')
+    (tmp_path / "plugin.py").write_text(
+        'import lumia\n\n@lumia.pipe.on("msg", retry=1)\ndef bad(content):\n    1 / 0\n'
+    )
     done = dev(tmp_path, "run", stdin="hello\n")
     assert (done.code, done.out) == (1, "")
     assert "plugin.py:5: ZeroDivisionError: division by zero" in done.err
