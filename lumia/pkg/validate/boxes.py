@@ -24,6 +24,7 @@ from lumia.pkg.validate.types import (
     Marking,
     Ref,
     Shape,
+    Text,
     Type,
     Union,
     Unknown,
@@ -250,7 +251,7 @@ def check_box(frame: Frame, node: ast.AST, value: Value, where: str) -> bool:
 
 
 def _bare(known: Type) -> bool:
-    return isinstance(known, (Lit, Shape, ClassOf)) or (isinstance(known, Inst) and not _boxlike(known))
+    return isinstance(known, (Lit, Shape, ClassOf, Text)) or (isinstance(known, Inst) and not _boxlike(known))
 
 
 def _boxlike(known: Inst) -> bool:

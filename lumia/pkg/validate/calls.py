@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping, Sequence
+from functools import cache
 from types import CoroutineType, GeneratorType
 
 from lumia.pkg.validate import boxes, use
 from lumia.pkg.validate.classes import ClassInfo, class_of, real_class
-from lumia.pkg.validate.expr import escape
+from lumia.pkg.validate.expr import escape, forget
+from lumia.pkg.validate.cycles import stored
 from lumia.pkg.validate.frame import CALLS, DEEP, Frame
 from lumia.pkg.validate.known import LIVE_ELSEWHERE, TAKES, method_returns, returned_by
 from lumia.pkg.validate.types import (
@@ -36,8 +38,10 @@ from lumia.pkg.validate.types import (
     union,
     widened,
 )
-from lumia.pkg.validate.world import Function, is_boxy
+from lumia.pkg.validate.reach import boxy_functions
+from lumia.pkg.validate.world import Function
 
+_NOWHERE = frozenset[int]()
 _PURE = frozenset(
     "len str repr print isinstance issubclass int float bool sorted sum min max any all enumerate zip range hash iter "
     "list dict set tuple frozenset reversed format type hasattr callable abs round map filter next".split()
@@ -61,6 +65,8 @@ def call(frame: Frame, node: ast.Call) -> Value:
     if not (isinstance(callee.type, Ref) and _keeps(callee.type.name)) and not _reads(callee.type):
         for each in [*node.args, *(one.value for one in node.keywords)]:
             escape(frame, each.value if isinstance(each, ast.Starred) else each)
+        if frame.state.paths and isinstance(callee.type, (Func, Unknown, Method)):
+            forget(frame, None)
     return found
 
 
@@ -97,7 +103,10 @@ def _called(frame: Frame, node: ast.Call, callee: Value, args: list[Value], name
 
 
 def _worked_out(known: Type, values: Sequence[Value], token: int = 0) -> Value:
-    return Value(known, frozenset(-abs(number) for each in values for number in each.origin), token)
+    for one in values:
+        if one.origin:
+            return Value(known, frozenset(-abs(number) for each in values for number in each.origin), token)
+    return Value(known, _NOWHERE, token)
 
 
 def _library(frame: Frame, node: ast.Call, name: str, args: list[Value], named: dict[str, Value]) -> Value:
@@ -191,8 +200,6 @@ def _method(frame: Frame, node: ast.Call, known: Method, args: list[Value], name
     if known.name in ("close", "release", "shutdown", "aclose", "terminate", "cleanup"):
         boxes.closed(frame, node, owner)
     if known.name in _MUTATING and isinstance(node.func, ast.Attribute):
-        from lumia.pkg.validate.cycles import stored
-
         for each in args:
             stored(frame, node, owner, each)
         escape(frame, node.func.value)
@@ -239,40 +246,6 @@ def _of_dict(known: Shape | Inst, name: str, args: list[Value]) -> Type:
     return method_returns(dict, name)
 
 
-def boxy_names(frame: Frame) -> frozenset[str]:
-    """Return the names of all functions that have to do with Boxes, themselves or through what they call."""
-    run = frame.run
-    if run.boxy is None:
-        calls: dict[str, set[str]] = {}
-        found: set[str] = set()
-        for package in run.world.packages.values():
-            for module in package.modules.values():
-                for node in ast.walk(module.source.tree):
-                    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                        calls.setdefault(node.name, set()).update(_called_names(node))
-                        if is_boxy(node):
-                            found.add(node.name)
-        grown = True
-        while grown:
-            more = {name for name, called in calls.items() if name not in found and called & found}
-            found |= more
-            grown = bool(more)
-        run.boxy = frozenset(found)
-    return run.boxy
-
-
-def _called_names(node: ast.AST) -> set[str]:
-    names = set()
-    for each in ast.walk(node):
-        if isinstance(each, ast.Call):
-            func = each.func
-            names.add(func.attr if isinstance(func, ast.Attribute) else func.id if isinstance(func, ast.Name) else "")
-            names |= {arg.id for arg in each.args if isinstance(arg, ast.Name)}
-            if isinstance(func, ast.Name) and func.id[:1].isupper():
-                names.add("__init__")
-    return names
-
-
 def follow(
     frame: Frame, function: Function, args: Sequence[Value], named: Mapping[str, Value], node: ast.Call | None
 ) -> Value:
@@ -292,7 +265,7 @@ def follow(
     if not starred:
         _bind(frame, inner, function, args, named, node)
     declared = inner.notes.type(function.returns)
-    boxy = isinstance(function.node, ast.Lambda) or function.name in boxy_names(frame)
+    boxy = function.outer is not None or function.node in boxy_functions(run)
     if isinstance(declared, Boxed):
         declared = UNKNOWN if boxy else declared
     if isinstance(declared, Unknown) or boxy:
@@ -340,6 +313,7 @@ def _followed(frame: Frame, inner: Frame, function: Function) -> Value:
     return result
 
 
+@cache
 def is_generator(node: ast.AST) -> bool:
     """Tell whether a function yields."""
     if isinstance(node, ast.Lambda):

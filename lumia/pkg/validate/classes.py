@@ -119,6 +119,8 @@ class ClassInfo:
             if _DYNAMIC & base.methods.keys():
                 return True
         reals = [base for base in self.mro() if isinstance(base, type)]
+        if name in ("value", "name") and any(real.__module__ == "enum" for real in reals):
+            return True
         return any(hasattr(real, name) for real in reals) or hasattr(object, name)
 
 

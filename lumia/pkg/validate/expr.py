@@ -8,8 +8,9 @@ from dataclasses import replace
 
 from lumia.pkg.validate import use
 from lumia.pkg.validate.classes import ClassInfo, class_of
-from lumia.pkg.validate.frame import Frame, State, global_value, merged
-from lumia.pkg.validate.narrow import branches
+from lumia.pkg.validate.cycles import stored
+from lumia.pkg.validate.frame import Frame, State, global_value, merged, path_of
+from lumia.pkg.validate.narrow import branches, truthy
 from lumia.pkg.validate.types import (
     ANYTHING,
     BOOL,
@@ -103,7 +104,10 @@ def _of_instance(frame: Frame, owner: Value, known: Inst, info: ClassInfo, attr:
     found = frame.run.fields(info).get(attr)
     if found is not None and not _parametrised(info, attr):
         return owner.of(found)
-    return owner.of(Method(owner, attr)) if info.known or info.model or info.typed_dict else owner.of(UNKNOWN)
+    constant = next((base.constants[attr] for base in info.locals() if attr in base.constants), None)
+    if isinstance(constant, ast.Constant) and constant.value is not None:
+        return owner.of(widened(literal(constant.value)))
+    return owner.of(Method(owner, attr)) if info.model or info.typed_dict else owner.of(UNKNOWN)
 
 
 def _parametrised(info: ClassInfo, attr: str) -> bool:
@@ -171,13 +175,11 @@ def boolean(frame: Frame, node: ast.BoolOp) -> Value:
         now = yes if conjunction else no
         if now.dead:
             break
-    frame.state = State(start.names, guards, start.dead)
+    frame.state = State(start.names, guards, start.dead, start.paths)
     return join(found) if found else ANYTHING
 
 
 def _stays(known: Type, conjunction: bool) -> bool:
-    from lumia.pkg.validate.narrow import truthy
-
     truth = truthy(known)
     return truth is None or truth is not conjunction
 
@@ -274,6 +276,8 @@ def comprehension(frame: Frame, node: ast.ListComp | ast.SetComp | ast.Generator
 
 def assign(frame: Frame, target: ast.expr, value: Value) -> None:
     """Give names their values."""
+    if frame.state.paths:
+        forget(frame, path_of(target))
     if isinstance(target, ast.Name):
         frame.state.names[target.id] = value
     elif isinstance(target, ast.Starred):
@@ -283,10 +287,15 @@ def assign(frame: Frame, target: ast.expr, value: Value) -> None:
     elif isinstance(target, ast.Subscript):
         _store_item(frame, target, value)
     elif isinstance(target, ast.Attribute):
-        from lumia.pkg.validate.cycles import stored
-
         owner = frame.value(target.value)
         stored(frame, target, owner, value)
+
+
+def forget(frame: Frame, path: str | None) -> None:
+    """What was known of an attribute or item isn't any more: something was assigned, or a call may have changed it."""
+    for known in list(frame.state.paths):
+        if path is None or known.startswith(path):
+            frame.state.paths[known] = ANYTHING
 
 
 def _unpack(frame: Frame, target: ast.Tuple | ast.List, value: Value) -> None:
@@ -302,8 +311,6 @@ def _unpack(frame: Frame, target: ast.Tuple | ast.List, value: Value) -> None:
 
 
 def _store_item(frame: Frame, target: ast.Subscript, value: Value) -> None:
-    from lumia.pkg.validate.cycles import stored
-
     owner, key = frame.value(target.value), frame.value(target.slice)
     stored(frame, target, owner, value)
     if not isinstance(target.value, ast.Name):

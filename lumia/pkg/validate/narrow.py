@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ast
 from dataclasses import replace
+from functools import cache
 
 from lumia.pkg.validate.classes import ClassInfo, class_of
-from lumia.pkg.validate.frame import Frame, State, uncertain
+from lumia.pkg.validate.frame import Frame, State, path_of, uncertain
 from lumia.pkg.validate.types import (
     NEVER,
     NONE,
@@ -70,13 +71,18 @@ def asks(frame: Frame, test: ast.expr) -> frozenset[int]:
         return frozenset[int]().union(*(asks(frame, each) for each in test.values))
     found: frozenset[int] = frozenset()
     with frame.silent():
-        for each in ast.walk(test):
-            if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load):
-                value = frame.lookup(each.id)
+        for name in _names(test):
+            value = frame.lookup(name)
+            if value.origin:
                 found |= value.origin
-                if isinstance(value.type, Boxed):
-                    found |= value.type.content.origin
-    return frozenset(map(abs, found))
+            if isinstance(value.type, Boxed):
+                found |= value.type.content.origin
+    return frozenset(map(abs, found)) if found else found
+
+
+@cache
+def _names(test: ast.expr) -> tuple[str, ...]:
+    return tuple(each.id for each in ast.walk(test) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load))
 
 
 def narrowed(frame: Frame, test: ast.expr, yes: State, no: State) -> bool | None:
@@ -121,6 +127,7 @@ def _both(frame: Frame, test: ast.BoolOp, yes: State, no: State) -> bool | None:
             break
     frame.state = before
     (yes if conjunction else no).names.update(now.names)
+    (yes if conjunction else no).paths.update(now.paths)
     if conjunction:
         return False if False in truths else True if all(truths) else None
     return True if True in truths else False if all(truth is False for truth in truths) else None
@@ -145,6 +152,10 @@ def _split(
         unclear = any(answer is None for _, answer in parts) and classes is not None
         yes.names[node.id] = replace(value, type=UNKNOWN if unclear else union(true, sure=sure))
         no.names[node.id] = replace(value, type=UNKNOWN if unclear else union(false, sure=sure))
+    path = path_of(node) if isinstance(node, (ast.Attribute, ast.Subscript)) else None
+    if path is not None and len(parts) > 1:
+        yes.paths[path] = replace(value, type=union(true) if classes is None else UNKNOWN)
+        no.paths[path] = replace(value, type=union(false) if classes is None else UNKNOWN)
     if not true or not false:
         return bool(true)
     return None

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import ast
 import importlib.util
-import re
 import sys
 from collections.abc import Iterator
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from tomllib import TOMLDecodeError, loads
 
 from packaging.requirements import Requirement
@@ -18,16 +17,9 @@ from lumia.manifest import Manifest, hyphenated
 from lumia.pkg.validate.finding import Finding, finding
 from lumia.pkg.validate.frame import Frame, Run
 from lumia.pkg.validate.package import schema_file
+from lumia.pkg.validate.touching import touching
 from lumia.pkg.validate.types import Lit, Ref, Type
 from lumia.pkg.validate.world import Module, Package
-
-_OPENERS = frozenset(
-    "builtins.open pathlib.Path pathlib.PurePath os.open os.remove os.unlink os.rename os.replace os.listdir os.path.join "
-    "os.scandir shutil.copy shutil.copyfile shutil.move shutil.rmtree lumia.atomic.write".split()
-)
-_CONFIG = re.compile(r"(^|[/\\\0])config([/\\][\w.*\0-]+\.toml)$")
-_FOLDER = re.compile(r"(^|[/\\\0])config[/\\]?$")
-
 
 def check_surroundings(run: Run, own: Package, manifest: Manifest | None, folder: Path) -> list[Finding]:
     """Return what is wrong between a plugin and what is around it."""
@@ -54,7 +46,7 @@ def _module(run: Run, module: Module, manifest: Manifest | None) -> Iterator[Fin
                     f'"python_dependencies": ["{space}"]'
                 )
                 yield finding("LUM308", module.file, node.lineno, text)
-    yield from _touching(run, module)
+    yield from touching(run.world, module)
 
 
 def _imports(body: list[ast.stmt], optional: bool) -> Iterator[tuple[ast.Import | ast.ImportFrom, bool]]:
@@ -146,7 +138,7 @@ def _settings(run: Run, own: Package, manifest: Manifest | None, folder: Path) -
 
 
 def _settings_class() -> type:
-    from lumia.config_live import Settings
+    from lumia.config_store import Settings
 
     return Settings
 
@@ -188,54 +180,3 @@ def _declared(run: Run, own: Package) -> list[tuple[str, set[str] | None, Module
 def _static(run: Run, module: Module, node: ast.expr) -> Type:
     found = run.world.find(module, node)
     return Lit(found.value) if isinstance(found, ast.Constant) and isinstance(found.value, str) else Ref("?")
-
-
-def _touching(run: Run, module: Module) -> Iterator[Finding]:
-    """Find paths that lead into `config/` where something is opened or made into a path (spec §7.1)."""
-    for node in ast.walk(module.source.tree):
-        text = None
-        if isinstance(node, ast.Call):
-            name = run.world.dotted(module, node)
-            if name in _OPENERS and node.args:
-                parts = node.args if name in ("pathlib.Path", "pathlib.PurePath", "os.path.join") else node.args[:1]
-                text = "/".join(_text(run, module, each) for each in parts)
-        elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
-            text = _text(run, module, node)
-        if text and (_CONFIG.search(text) or (_FOLDER.search(text) and _is_root(text))) and not _inside(text, module):
-            shown = PurePosixPath(text.replace("\0", "…"))
-            said = f"opens {shown} itself; settings are read and written with lumia.config.get({hyphenated(module.package.name)!r})"
-            yield finding("LUM401", module.file, node.lineno, said)
-
-
-def _is_root(text: str) -> bool:
-    return text in ("config", "config/", "./config", "../config", "../../config")
-
-
-def _inside(text: str, module: Module) -> bool:
-    """A folder `config` of the plugin's own, beside its code, is none of the bot's."""
-    return "\1" in text
-
-
-def _text(run: Run, module: Module, node: ast.expr) -> str:
-    """Return a path as far as it is written out; `\\0` stands for what isn't known, `\\1` for the plugin's own folder."""
-    if isinstance(node, ast.Constant):
-        return str(node.value) if isinstance(node.value, str) else "\0"
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
-        return f"{_text(run, module, node.left)}/{_text(run, module, node.right)}"
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-        return _text(run, module, node.left) + _text(run, module, node.right)
-    if isinstance(node, ast.JoinedStr):
-        return "".join(
-            str(each.value) if isinstance(each, ast.Constant) else _text(run, module, each.value)
-            for each in node.values
-            if isinstance(each, (ast.Constant, ast.FormattedValue))
-        )
-    if any(isinstance(each, ast.Name) and each.id == "__file__" for each in ast.walk(node)):
-        return "\1"
-    if isinstance(node, ast.Call) and run.world.dotted(module, node) in ("pathlib.Path", "os.path.join") and node.args:
-        return "/".join(_text(run, module, each) for each in node.args)
-    known = run.world.find(module, node)
-    if isinstance(known, ast.expr) and known is not node:
-        return _text(run, module, known)
-    return "\0"
-
