@@ -2,9 +2,9 @@
 
 Machines of one bot (bot roots against one Valkey) serve a plugin of two steps while messages come in at a steady rate,
 spread over groups. Meanwhile `pkg`'s own operations put one version after the other in, on alternating machines, now
-and then one that can't be loaded. Afterwards every group's record is read: nothing may be missing, there twice or out of
-order, and both steps of a message must have been executed by the same version. Each process of each version
-opens a resource; each must have been closed once.
+and then one that can't be loaded. Afterwards every group's record is read: nothing may be missing, there twice or out
+of order, and both steps of a message must have been executed by the same version. Each process of each version opens a
+resource; each must have been closed once.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from pathlib import Path
 from typing import Any
 
 import lumia
-from lumia.errors import OperationError
+from lumia.errors import OperationError, PlanError
+from lumia.pkg.deploying import Outcome
 from lumia.runtime import Runtime
 from tests.support import servers
 from tests.support.machines import Machine
@@ -171,18 +172,27 @@ def run(
 
 def _upgrade(machine: Machine, number: int, account: Account) -> None:
     try:
-        outcome = machine.install("meter", f"1.{number}.0", CODE)
+        outcome = until(lambda: _tried(machine, f"1.{number}.0", CODE), timeout=60, what="a machine in step")
     except OperationError as error:
         account.errors.append(f"upgrade {number}: {error}")
         return
+    assert outcome is not None
     account.upgrades += 1
     account.upgrade_seconds.append(outcome.seconds)
+
+
+def _tried(machine: Machine, version: str, code: str) -> Outcome | None:
+    """Upgrade; None when the machine was just going back from a version that was rolled back: run it again."""
+    try:
+        return machine.install("meter", version, code)
+    except PlanError:
+        return None
 
 
 def _break(machine: Machine, number: int, account: Account) -> None:
     code = BROKEN[number % len(BROKEN)]
     try:
-        machine.install("meter", f"1.{number}.1", code)
+        until(lambda: _tried(machine, f"1.{number}.1", code), timeout=60, what="a machine in step")
         account.errors.append(f"version 1.{number}.1 can't be loaded and was taken")
     except OperationError:
         account.rolled_back += 1

@@ -14,6 +14,8 @@ import pytest
 
 from lumia.errors import PkgError, SourceError, UnsafePackageError
 from lumia.pkg.git import Git, latest
+from lumia.pkg.git_process import failure
+from lumia.pkg.git_remote import explain
 from lumia.pkg.tree import Limits, digest, digest_commit
 from tests.support.git_server import Served, serving
 from tests.support.repositories import Repository, git, repository
@@ -308,6 +310,40 @@ def test_a_host_that_is_not_there_is_told_in_plain_words(fetcher: Git) -> None:
         fetcher.tags(f"http://127.0.0.1:{port}/dice")
     with pytest.raises(SourceError, match="no such repository"):
         fetcher.tags("file:///nowhere/at/all")
+
+
+def test_a_machine_without_git_is_told_so(fetcher: Git, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(SourceError, match="git is not installed"):
+        fetcher.tags("file:///srv/dice")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_a_repository_of_another_user_is_told_how_to_be_trusted(repo: Repository, fetcher: Git) -> None:
+    for path in (repo.folder / ".git", *(repo.folder / ".git").rglob("*")):
+        os.chown(path, 12345, 12345)
+    with pytest.raises(SourceError, match=rf"safe\.directory {repo.folder}"):
+        fetcher.tags(repo.url)
+
+
+@pytest.mark.parametrize(
+    "said, kind",
+    [
+        ("fatal: write error: No space left on device", "full"),
+        ("error: object file is corrupt\nfatal: fsck error in packed object", "unsafe"),
+        ("ssh: Could not resolve hostname x: Name or service not known", "offline"),
+        ("git@x: Permission denied (publickey).\nfatal: Could not read from remote", "denied"),
+        ("Host key verification failed.", "denied"),
+        ("fatal: Out of memory, malloc failed (tried to allocate 99 bytes)", "large"),
+        ("remote: Repository not found.", "absent"),
+        ("fatal: the remote end hung up", "other"),
+    ],
+)
+def test_gits_last_words_say_what_stood_in_the_way(said: str, kind: str) -> None:
+    failed = failure(said, 128)
+    assert failed.kind == kind
+    with pytest.raises(PkgError, match=r"https://example\.org/dice"):
+        explain("https://ann:s3cret@example.org/dice", failed)
 
 
 def test_what_a_server_says_is_shown_without_its_escape_codes(tmp_path: Path, fetcher: Git) -> None:
