@@ -83,10 +83,10 @@ def publish(
     _confirm(f"Publish {project.name} {version}{'' if private else ', unsigned,'} to {url}?", yes)
     wish = Wish(version, url, token, private, tests=not no_tests, pushes=not no_push)
     _one, answer = hand_in(project, wish, findings, output.note)
-    _report(answer, as_json)
+    _report(project.name, answer, as_json)
 
 
-def _report(answer: Submitted, as_json: bool) -> None:
+def _report(name: str, answer: Submitted, as_json: bool) -> None:
     if as_json:
         output.data(answer.model_dump())
     else:
@@ -94,11 +94,15 @@ def _report(answer: Submitted, as_json: bool) -> None:
             output.note(
                 f"  {'ok' if check.ok else 'NO'}  {check.name}: {plain(check.text)}", style="" if check.ok else "red"
             )
-    if answer.pull_request is None:
+    if not all(check.ok for check in answer.checks):
         raise PkgError("the registry doesn't take it yet: see the checks above; mend them and publish again")
-    if not as_json:
+    if as_json:
+        return
+    if answer.pull_request is not None:
         output.text(plain(answer.pull_request, 1024))
         output.note("handed in: somebody reviews the pull request, then `pkg -S` finds the plugin")
+    else:  # a registry of one's own has no pull requests
+        output.note(f"taken: `pkg -S {name}` installs it")
 
 
 def _configured() -> str:

@@ -9,11 +9,13 @@ from pathlib import Path
 from lumia.manifest import Manifest
 from lumia.pkg.validate import stmts  # fills the tables of Frame
 from lumia.pkg.validate.finding import Finding
-from lumia.pkg.validate.flow import follow_all
+from lumia.pkg.validate.flow import ORDER, follow_all
 from lumia.pkg.validate.frame import Frame, Run
 from lumia.pkg.validate.marks import check_marks
+from lumia.pkg.validate.reach import boxy_functions
 from lumia.pkg.validate.source import Source
 from lumia.pkg.validate.surroundings import check_surroundings
+from lumia.pkg.validate.types import Ref
 from lumia.pkg.validate.world import Function, Package, World
 
 __all__ = ["analyse", "stmts"]
@@ -37,20 +39,35 @@ def analyse(
     follow_all(run)
     _read_rest(run, own)
     follow_all(run)
-    found = [*run.findings, *check_marks(run, own, manifest, folder), *check_surroundings(run, own, manifest, folder)]
-    return found
+    return [*run.findings, *check_marks(run, own, manifest, folder), *check_surroundings(run, own, manifest, folder)]
 
 
 def _read_rest(run: Run, own: Package) -> None:
     """Read every function that no handler led to, with what its annotations say."""
-    handlers = {handler.function.node for handler in run.handlers}
+    handlers = {handler.function.node for handler in run.handlers if handler.kind in ORDER}
     for module in own.modules.values():
         if not module.source.loaded:
             continue
-        functions = [*module.functions.values(), *(one for info in module.classes.values() for one in info.methods.values())]
+        functions = [
+            *module.functions.values(),
+            *(one for info in module.classes.values() for one in info.methods.values()),
+        ]
         for function in functions:
-            if function.node not in handlers:
+            if function.node not in handlers and _concerns(run, function):
                 _read(run, function)
+
+
+def _concerns(run: Run, function: Function) -> bool:
+    """Tell whether a function does anything a rule is about."""
+    if function.node in boxy_functions(run):
+        return True
+    imports = function.module.imports
+    for node in ast.walk(function.node):
+        if isinstance(node, ast.Name) and node.id in imports:
+            target = imports[node.id]
+            if isinstance(target, Ref) and target.name.partition(".")[0] in _CONCERN:
+                return True
+    return False
 
 
 def _read(run: Run, function: Function) -> None:
@@ -65,6 +82,4 @@ def _read(run: Run, function: Function) -> None:
         run.following.discard(function.node)
 
 
-def depth_of(node: ast.AST) -> int:
-    """Return how deep an expression is nested."""
-    return 1 + max((depth_of(each) for each in ast.iter_child_nodes(node)), default=0)
+_CONCERN = frozenset({"lumia", "dill", "pickle", "copy", "json", "marshal", "cloudpickle"})

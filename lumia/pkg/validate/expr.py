@@ -8,8 +8,9 @@ from dataclasses import replace
 
 from lumia.pkg.validate import use
 from lumia.pkg.validate.classes import ClassInfo, class_of
-from lumia.pkg.validate.frame import Frame, State, global_value, merged
-from lumia.pkg.validate.narrow import branches
+from lumia.pkg.validate.cycles import stored
+from lumia.pkg.validate.frame import Frame, State, global_value, merged, path_of
+from lumia.pkg.validate.narrow import branches, truthy
 from lumia.pkg.validate.types import (
     ANYTHING,
     BOOL,
@@ -103,7 +104,10 @@ def _of_instance(frame: Frame, owner: Value, known: Inst, info: ClassInfo, attr:
     found = frame.run.fields(info).get(attr)
     if found is not None and not _parametrised(info, attr):
         return owner.of(found)
-    return owner.of(Method(owner, attr)) if info.known or info.model or info.typed_dict else owner.of(UNKNOWN)
+    constant = next((base.constants[attr] for base in info.locals() if attr in base.constants), None)
+    if isinstance(constant, ast.Constant) and constant.value is not None:
+        return owner.of(widened(literal(constant.value)))
+    return owner.of(Method(owner, attr)) if info.model or info.typed_dict else owner.of(UNKNOWN)
 
 
 def _parametrised(info: ClassInfo, attr: str) -> bool:
@@ -171,13 +175,11 @@ def boolean(frame: Frame, node: ast.BoolOp) -> Value:
         now = yes if conjunction else no
         if now.dead:
             break
-    frame.state = State(start.names, guards, start.dead)
+    frame.state = State(start.names, guards, start.dead, start.paths)
     return join(found) if found else ANYTHING
 
 
 def _stays(known: Type, conjunction: bool) -> bool:
-    from lumia.pkg.validate.narrow import truthy
-
     truth = truthy(known)
     return truth is None or truth is not conjunction
 
@@ -274,6 +276,8 @@ def comprehension(frame: Frame, node: ast.ListComp | ast.SetComp | ast.Generator
 
 def assign(frame: Frame, target: ast.expr, value: Value) -> None:
     """Give names their values."""
+    if frame.state.paths:
+        forget(frame, path_of(target))
     if isinstance(target, ast.Name):
         frame.state.names[target.id] = value
     elif isinstance(target, ast.Starred):
@@ -283,27 +287,38 @@ def assign(frame: Frame, target: ast.expr, value: Value) -> None:
     elif isinstance(target, ast.Subscript):
         _store_item(frame, target, value)
     elif isinstance(target, ast.Attribute):
-        from lumia.pkg.validate.cycles import stored
-
         owner = frame.value(target.value)
         stored(frame, target, owner, value)
+
+
+def forget(frame: Frame, path: str | None) -> None:
+    """What was known of an attribute or item isn't any more: something was assigned, or a call may have changed it."""
+    for known in list(frame.state.paths):
+        if path is None or known.startswith(path):
+            frame.state.paths[known] = ANYTHING
 
 
 def _unpack(frame: Frame, target: ast.Tuple | ast.List, value: Value) -> None:
     args = value.type.args if isinstance(value.type, Inst) and value.type.cls is tuple else ()
     starred = any(isinstance(each, ast.Starred) for each in target.elts)
-    if args and len(args) == len(target.elts) and not starred and not any(arg.__class__.__name__ == "Never" for arg in args):
+    if (
+        args
+        and len(args) == len(target.elts)
+        and not starred
+        and not any(arg.__class__.__name__ == "Never" for arg in args)
+    ):
         for each, arg in zip(target.elts, args, strict=True):
             assign(frame, each, value.of(arg, value.token))
         return
+    tail = args[-1].__class__.__name__ if args else ""
+    if args and not starred and tail != "Never" and len(args) != len(target.elts):
+        use.complain(frame, target, value, f"it has {len(args)} items, {len(target.elts)} are taken")
     inner = use.iterated(frame, target, value)
     for each in target.elts:
         assign(frame, each, inner)
 
 
 def _store_item(frame: Frame, target: ast.Subscript, value: Value) -> None:
-    from lumia.pkg.validate.cycles import stored
-
     owner, key = frame.value(target.value), frame.value(target.slice)
     stored(frame, target, owner, value)
     if not isinstance(target.value, ast.Name):
@@ -375,7 +390,7 @@ def binary(frame: Frame, node: ast.BinOp) -> Value:
     found = use.binary(frame, node, node.op, left, right)
     if found == Inst(list) and isinstance(node.op, ast.Add):
         args = [each.args for each in (left.type, right.type) if isinstance(each, Inst)]
-        found = args and args[0] == args[-1] and Inst(list, args[0]) or found
+        found = Inst(list, args[0]) if args and args[0] == args[-1] else found
     return Value(found, origin, frame.run.token())
 
 
@@ -404,7 +419,11 @@ def compare(frame: Frame, node: ast.Compare) -> Value:
         origin |= right.origin
         if isinstance(op, (ast.Lt, ast.LtE, ast.Gt, ast.GtE)):
             use.binary(frame, node, op, left, right)
-        elif isinstance(op, (ast.In, ast.NotIn)) and right.origin and use.plain_of(right.type) in (int, float, bool, type(None)):
+        elif (
+            isinstance(op, (ast.In, ast.NotIn))
+            and right.origin
+            and use.plain_of(right.type) in (int, float, bool, type(None))
+        ):
             use.complain(frame, node, right, "nothing can be in it")
         left = right
     return Value(BOOL, origin)
@@ -442,6 +461,6 @@ Frame.evaluators = {
     ast.ListComp: comprehension, ast.SetComp: comprehension, ast.GeneratorExp: comprehension,
     ast.DictComp: comprehension, ast.JoinedStr: text, ast.BinOp: binary, ast.UnaryOp: unary, ast.Compare: compare,
     ast.Await: awaited, ast.NamedExpr: walrus, ast.Lambda: function, ast.Starred: starred,
-}  # type: ignore[dict-item]  # fmt: skip
+}  # fmt: skip
 
 __all__ = ["INT", "NONE", "assign", "escape", "member"]

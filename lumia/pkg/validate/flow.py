@@ -104,7 +104,7 @@ def follow_all(run: Run) -> None:
     """Follow every handler with what it declares, and every Box to where it goes."""
     for handler in list(run.handlers):
         if handler.kind in ORDER:
-            step(run, handler, _declared(run, handler), None)
+            _onward(run, handler, step(run, handler, _declared(run, handler), None))
             _from_lumia(run, handler)
     seen: set[object] = set()
     count = 0
@@ -125,6 +125,20 @@ def follow_all(run: Run) -> None:
         _check_place(frame, node, box, plan)
         if not isinstance(inner.type, Unknown):
             deliver(run, flow, id, plan, inner)
+
+
+def _onward(run: Run, handler: Handler, went: list[Value | None]) -> None:
+    """Follow what a handler boxes anew to those that come after it, whoever started the run."""
+    if handler.kind not in ("pipe", "chain") or not isinstance(handler.marking.id, Lit) or handler.marking.glob:
+        return
+    flow = "pipe" if handler.kind == "pipe" else "event"
+    plan = planned(run, flow, handler.id_text)
+    rest = plan[plan.index(handler) + 1 :] if handler in plan else []
+    for box in went:
+        if box is not None and rest and all(isinstance(each.marking.priv, Lit) for each in plan):
+            content = _inside(box)
+            if not isinstance(content.type, Unknown):
+                deliver(run, flow, handler.id_text, rest, content)
 
 
 def _declared(run: Run, handler: Handler) -> Value:
@@ -150,7 +164,8 @@ def _from_lumia(run: Run, handler: Handler) -> None:
 def _is_first(run: Run, handler: Handler) -> bool:
     """Only what comes before everything that may box something else gets the message as it came."""
     return not any(
-        each is not handler and each.kind == "pipe" and _changes(each.function.node) for each in planned(run, "pipe", "msg")
+        each is not handler and each.kind == "pipe" and _changes(each.function.node)
+        for each in planned(run, "pipe", "msg")
     )
 
 
@@ -235,7 +250,7 @@ def step(run: Run, handler: Handler, content: Value, id: str | None) -> list[Val
         known = Lit(id) if id is not None and _HOLE not in id else STR
         frame.state.names[names[0]] = Value(known, frozenset(-number for number in content.origin))
         names = names[1:]
-    if names:
+    if names and isinstance(frame.state.names[names[0]].type, (Unknown, Boxed)):
         frame.state.names[names[0]] = Value(Boxed(content), token=run.token())
     run.following.add(function.node)
     frame.run_body(function.body)
@@ -248,6 +263,7 @@ def step(run: Run, handler: Handler, content: Value, id: str | None) -> list[Val
 def _chained(frame: Frame) -> Iterator[Value | None]:
     if not frame.state.dead or not frame.return_nodes:
         yield None
+    frame.state.dead = False
     for value, node in frame.return_nodes:
         if value.type == NONE:
             yield None

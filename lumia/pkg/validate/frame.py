@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lumia.pkg.validate.annotate import Annotations
 from lumia.pkg.validate.classes import ClassInfo
@@ -15,10 +15,12 @@ from lumia.pkg.validate.fits import fits, live
 from lumia.pkg.validate.types import (
     ANYTHING,
     UNKNOWN,
-    Boxed,
     ClassOf,
     Func,
+    Inst,
     ModuleOf,
+    Ref,
+    Shape,
     Type,
     Union,
     Value,
@@ -27,7 +29,7 @@ from lumia.pkg.validate.types import (
     shallow,
     union,
 )
-from lumia.pkg.validate.world import Function, Module, Ref, World
+from lumia.pkg.validate.world import Function, Module, World
 
 if TYPE_CHECKING:
     from lumia.pkg.validate.flow import Handler
@@ -55,10 +57,11 @@ class State:
     names: dict[str, Value]
     guards: frozenset[int] = frozenset()
     dead: bool = False
+    paths: dict[str, Value] = field(default_factory=dict)
 
     def copy(self) -> State:
         """Return a state that can go another way."""
-        return State(dict(self.names), self.guards, self.dead)
+        return State(dict(self.names), self.guards, self.dead, dict(self.paths))
 
 
 def merged(first: State, second: State, guards: frozenset[int]) -> State:
@@ -69,7 +72,10 @@ def merged(first: State, second: State, guards: frozenset[int]) -> State:
     for name in {**first.names, **second.names}:
         mine, theirs = first.names.get(name), second.names.get(name)
         names[name] = mine if mine is theirs and mine else join([mine or ANYTHING, theirs or ANYTHING])
-    return State(names, guards)
+    paths = {
+        path: join([value, second.paths[path]]) for path, value in first.paths.items() if path in second.paths
+    }  # fmt: skip
+    return State(names, guards, False, paths)
 
 
 @dataclass
@@ -96,10 +102,10 @@ class Run:
         self.started: list[tuple[str, Type, Value, Frame, ast.Call]] = []
         self.handlers: list[Handler] = []
         self.kept: dict[ClassInfo, dict[str, Type]] = {}
-        self.boxy: frozenset[str] | None = None
+        self.boxy: frozenset[ast.AST] | None = None
         self.settings: list[tuple[str, str, Frame, ast.AST]] = []
         self.provided: list[tuple[str, Frame, ast.AST]] = []
-        self.announced: set[ClassInfo] = set()
+        self.handed: list[tuple[str, str, Frame, ast.AST]] = []
         self.calls = self.tokens = 0
         self._sites: dict[Site, int] = {}
 
@@ -131,13 +137,12 @@ class Run:
         """Return what is stored in an attribute; what only `__init__` sets is read there, all else is unknown."""
         types = []
         for method, node in places:
-            if node is None or isinstance(node, ast.Constant):
-                if node is None:
-                    return UNKNOWN
+            if node is None:
+                return UNKNOWN
             frame = Frame(self, method.module, method, quiet=True)
             frame.bind_declared()
             types.append(frame.value(node).type)
-        return union(types)
+        return union(types, sure=False)
 
     def fits(self, known: Type, declared: Type) -> bool | None:
         """Tell whether a type fits another; None when nobody can say."""
@@ -170,8 +175,8 @@ def _globals(tree: ast.Module) -> set[str]:
 class Frame:
     """One body being read. handling: the step of a run it belongs to; quiet: nothing is reported or started."""
 
-    evaluators: Mapping[type[ast.AST], Callable[[Frame, ast.expr], Value]] = {}
-    executors: Mapping[type[ast.AST], Callable[[Frame, ast.stmt], None]] = {}
+    evaluators: Mapping[type[ast.AST], Callable[[Frame, Any], Value]] = {}
+    executors: Mapping[type[ast.AST], Callable[[Frame, Any], None]] = {}
 
     def __init__(
         self, run: Run, module: Module, function: Function | None = None, handling: Handling | None = None,
@@ -185,6 +190,7 @@ class Frame:
         self.breaks: list[State] = []
         self.open: list[int] = []
         self.assigning: str | None = None
+        self.globals: set[str] = set()
         self.notes = Annotations(run.world, module, self._local_class)
 
     def _local_class(self, name: str) -> object:
@@ -193,6 +199,10 @@ class Frame:
 
     def value(self, node: ast.expr) -> Value:
         """Return what an expression gives."""
+        if self.state.paths and isinstance(node, (ast.Attribute, ast.Subscript)):
+            known = self.state.paths.get(path_of(node) or "")
+            if known is not None:
+                return known
         read = self.evaluators.get(type(node))
         if read is None:
             for each in ast.iter_child_nodes(node):
@@ -200,7 +210,11 @@ class Frame:
                     self.value(each)
             return ANYTHING
         found = read(self, node)
-        return found if isinstance(found.type, (Boxed,)) else replace(found, type=shallow(found.type))
+        known_type = found.type
+        if not isinstance(known_type, (Inst, Shape, Union)):
+            return found
+        flat = shallow(known_type)
+        return found if flat is known_type else Value(flat, found.origin, found.token)
 
     def run_body(self, body: Iterable[ast.stmt]) -> None:
         """Read statements in order, until none is reached any more."""
@@ -222,7 +236,7 @@ class Frame:
 
     def _at_top(self, name: str) -> Value:
         found = self.run.world.named(self.module, name)
-        return static_value(self.run, found) if not isinstance(found, ast.expr) else ANYTHING
+        return _named(self.run, self.module, name, found)
 
     def bind_declared(self) -> None:
         """Give every parameter the type it is annotated with."""
@@ -291,8 +305,6 @@ def parameters(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> lis
 
 def own_type(info: ClassInfo) -> Type:
     """Return the type of `self` in a class."""
-    from lumia.pkg.validate.types import Inst
-
     return Inst(info)
 
 
@@ -310,8 +322,29 @@ def global_value(run: Run, module: Module, name: str) -> Value:
     scope = run.module_scope(module)
     if name in scope:
         return scope[name]
-    found = run.world.named(module, name)
-    return static_value(run, found) if not isinstance(found, ast.expr) else ANYTHING
+    return _named(run, module, name, run.world.named(module, name))
+
+
+def _named(
+    run: Run, module: Module, name: str, found: ClassInfo | Function | Ref | ModuleOf | ast.expr | None
+) -> Value:
+    if not isinstance(found, ast.expr):
+        return static_value(run, found)
+    there, wanted = run.world.home(module, name)
+    return run.module_scope(there).get(wanted, ANYTHING) if there is not module else ANYTHING
+
+
+def path_of(node: ast.AST) -> str | None:
+    """Return `a.b["c"]` as a text when it is a name with attributes and constant keys, else None."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute):
+        owner = path_of(node.value)
+        return f"{owner}.{node.attr}" if owner else None
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+        owner = path_of(node.value)
+        return f"{owner}[{node.slice.value!r}]" if owner else None
+    return None
 
 
 def uncertain(state: State) -> None:

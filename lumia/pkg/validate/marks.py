@@ -40,6 +40,7 @@ def check_marks(run: Run, own: Package, manifest: Manifest | None, folder: Path)
     mine = [each for each in run.handlers if each.function.module.package is own]
     found = [one for handler in mine for one in _one(run, handler)]
     found += _clashes(mine)
+    found += _handed(run, own, mine)
     return [*found, *(_against(mine, manifest, folder) if manifest is not None else ())]
 
 
@@ -81,7 +82,14 @@ def _about_signature(text: str) -> bool:
 def _constants(run: Run, handler: Handler) -> tuple[list[Any], dict[str, Any]]:
     """Return what the decorator is given, with something harmless for what isn't a constant."""
     call = handler.marking.call
-    harmless: dict[str, Any] = {"priv": 0, "id": "x", "glob": "x*", "expression": "* * * * *", "path": "/x", "name": "x"}
+    harmless: dict[str, Any] = {
+        "priv": 0,
+        "id": "x",
+        "glob": "x*",
+        "expression": "* * * * *",
+        "path": "/x",
+        "name": "x",
+    }
     places = {"pipe": ["id", "priv"], "cron": ["expression"], "route": ["path", "methods"], "websocket": ["path"]}
     names = places.get(handler.kind, ["name"] if handler.kind == "command" else ["id", "priv"])
     positional: list[Any] = []
@@ -193,6 +201,33 @@ def _clashes(mine: list[Handler]) -> Iterator[Finding]:
             text = f"{handler.name} has the mark {handler.kind} {handler.id_text!r} twice; remove one"
             yield finding("LUM303", function.module.file, handler.marking.call.lineno, text)
         placed.add(place)
+
+
+def _handed(run: Run, own: Package, mine: list[Handler]) -> Iterator[Finding]:
+    """A live resource that one handler leaves in a variable and another one takes: it may run in another process."""
+    for name, why, frame, node in run.handed:
+        if frame.module.package is not own or frame.function is None:
+            continue
+        takers = [
+            each
+            for each in mine
+            if each.function.module is frame.module
+            and each.function.node is not frame.function.node
+            and _takes(each.function.node, name)
+        ]
+        if takers:
+            text = (
+                f"{takers[0].name} finds this live resource ({why}) in {name!r} only when it runs in the same process: "
+                "hand it on in a Box, or open it where it is needed"
+            )
+            yield finding("LUM201", frame.module.file, getattr(node, "lineno", 1), text)
+
+
+def _takes(node: ast.AST, name: str) -> bool:
+    names = [each for each in ast.walk(node) if isinstance(each, ast.Name) and each.id == name]
+    tests = [each.test for each in ast.walk(node) if isinstance(each, (ast.If, ast.While, ast.IfExp))]
+    asked = {each.id for test in tests for each in ast.walk(test) if isinstance(each, ast.Name)}
+    return bool(names) and all(isinstance(each.ctx, ast.Load) for each in names) and name not in asked
 
 
 def _against(mine: list[Handler], manifest: Manifest, folder: Path) -> Iterator[Finding]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ast
 from dataclasses import replace
+from functools import cache
 
 from lumia.pkg.validate.classes import ClassInfo, class_of
-from lumia.pkg.validate.frame import Frame, State, uncertain
+from lumia.pkg.validate.frame import Frame, State, path_of, uncertain
 from lumia.pkg.validate.types import (
     NEVER,
     NONE,
@@ -24,6 +25,7 @@ from lumia.pkg.validate.types import (
     literal,
     members,
     union,
+    widened,
 )
 
 _ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
@@ -70,13 +72,18 @@ def asks(frame: Frame, test: ast.expr) -> frozenset[int]:
         return frozenset[int]().union(*(asks(frame, each) for each in test.values))
     found: frozenset[int] = frozenset()
     with frame.silent():
-        for each in ast.walk(test):
-            if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load):
-                value = frame.lookup(each.id)
+        for name in _names(test):
+            value = frame.lookup(name)
+            if value.origin:
                 found |= value.origin
-                if isinstance(value.type, Boxed):
-                    found |= value.type.content.origin
-    return frozenset(map(abs, found))
+            if isinstance(value.type, Boxed):
+                found |= value.type.content.origin
+    return frozenset(map(abs, found)) if found else found
+
+
+@cache
+def _names(test: ast.expr) -> tuple[str, ...]:
+    return tuple(each.id for each in ast.walk(test) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load))
 
 
 def narrowed(frame: Frame, test: ast.expr, yes: State, no: State) -> bool | None:
@@ -89,7 +96,7 @@ def narrowed(frame: Frame, test: ast.expr, yes: State, no: State) -> bool | None
     if isinstance(test, ast.NamedExpr):
         return narrowed(frame, test.target, yes, no)
     if isinstance(test, ast.Name):
-        return _split(frame, test, yes, no, lambda each: truthy(each))
+        return _split(frame, test, yes, no, truthy)
     if isinstance(test, ast.Call) and len(test.args) == 2 and isinstance(test.func, ast.Name):
         if test.func.id == "isinstance":
             classes = _classes(frame, test.args[1])
@@ -121,6 +128,7 @@ def _both(frame: Frame, test: ast.BoolOp, yes: State, no: State) -> bool | None:
             break
     frame.state = before
     (yes if conjunction else no).names.update(now.names)
+    (yes if conjunction else no).paths.update(now.paths)
     if conjunction:
         return False if False in truths else True if all(truths) else None
     return True if True in truths else False if all(truth is False for truth in truths) else None
@@ -145,6 +153,10 @@ def _split(
         unclear = any(answer is None for _, answer in parts) and classes is not None
         yes.names[node.id] = replace(value, type=UNKNOWN if unclear else union(true, sure=sure))
         no.names[node.id] = replace(value, type=UNKNOWN if unclear else union(false, sure=sure))
+    path = path_of(node) if isinstance(node, (ast.Attribute, ast.Subscript)) else None
+    if path is not None and len(parts) > 1:
+        yes.paths[path] = replace(value, type=union(true) if classes is None else UNKNOWN)
+        no.paths[path] = replace(value, type=union(false) if classes is None else UNKNOWN)
     if not true or not false:
         return bool(true)
     return None
@@ -177,17 +189,15 @@ def _is_one(frame: Frame, known: Type, classes: list[Type]) -> bool | None:
 
 def _exactly(frame: Frame, known: Type, wanted: Type) -> bool | None:
     if isinstance(wanted, Inst) and wanted.cls in (float, complex):
-        plain = known if not isinstance(known, Lit) else Inst(type(known.value))
-        return isinstance(plain, Inst) and plain.cls is wanted.cls
-    if isinstance(known, Inst) and isinstance(known.cls, ClassInfo) and isinstance(wanted, Inst):
-        if known.cls.typed_dict:
-            return wanted.cls is dict
+        plain = widened(known)
+        if isinstance(plain, Inst) and plain.cls in (int, bool):
+            return False
+    if isinstance(known, Inst) and isinstance(known.cls, ClassInfo) and known.cls.typed_dict:
+        return isinstance(wanted, Inst) and wanted.cls is dict
     return frame.run.fits(known, wanted)
 
 
-def _compared(
-    frame: Frame, left: ast.expr, op: ast.cmpop, right: ast.expr, yes: State, no: State
-) -> bool | None:
+def _compared(frame: Frame, left: ast.expr, op: ast.cmpop, right: ast.expr, yes: State, no: State) -> bool | None:
     with frame.silent():
         mine, theirs = frame.value(left), frame.value(right)
     if isinstance(op, (ast.Is, ast.IsNot)) and theirs.type == NONE:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import cache
 
 from lumia.pkg.validate import use
 from lumia.pkg.validate.calls import follow
+from lumia.pkg.validate.cycles import stored
 from lumia.pkg.validate.expr import assign, escape
 from lumia.pkg.validate.frame import Frame, State, merged, uncertain
 from lumia.pkg.validate.narrow import branches
@@ -15,6 +17,7 @@ from lumia.pkg.validate.types import (
     ANYTHING,
     UNKNOWN,
     Boxed,
+    Class,
     ClassOf,
     Func,
     Inst,
@@ -47,6 +50,19 @@ def assignment(frame: Frame, node: ast.Assign) -> None:
             value = replace(value, type=opened(value.type))
     for target in node.targets:
         assign(frame, target, value)
+        if isinstance(target, ast.Name) and target.id in frame.globals:
+            _handed(frame, target, value)
+
+
+def _handed(frame: Frame, target: ast.Name, value: Value) -> None:
+    """A handler leaves a resource in a module's variable; one it opens only when there is none is a cache."""
+    handling, function = frame.handling, frame.function
+    if handling is None or function is None or function.node is not handling.handler.function.node or frame.quiet:
+        return
+    why = frame.run.live(value.type)
+    tests = [each.test for each in ast.walk(function.node) if isinstance(each, (ast.If, ast.While, ast.IfExp))]
+    if why and target.id not in names_in(tests):
+        frame.run.handed.append((target.id, why, frame, target))
 
 
 def annotated(frame: Frame, node: ast.AnnAssign) -> None:
@@ -75,8 +91,6 @@ def augmented(frame: Frame, node: ast.AugAssign) -> None:
         known = use.binary(frame, node, node.op, before, value)
         if use.plain(known) in (list, dict, set):
             known = Inst(use.plain(known) or list)
-    from lumia.pkg.validate.cycles import stored
-
     stored(frame, node, before, value)
     if isinstance(node.target, ast.Name):
         frame.state.names[node.target.id] = Value(known, before.origin | value.origin)
@@ -170,6 +184,7 @@ def _head(frame: Frame, node: ast.For | ast.AsyncFor | ast.While, before: State,
             frame.state.names[name] = replace(mine, type=widened(mine.type))
 
 
+@cache
 def _changed(node: ast.AST) -> set[str]:
     names: set[str] = set()
     for each in ast.walk(node):
@@ -180,13 +195,11 @@ def _changed(node: ast.AST) -> set[str]:
     return names
 
 
-def _after_loop(
-    frame: Frame, node: ast.For | ast.AsyncFor | ast.While, before: State, outer: list[State]
-) -> None:
+def _after_loop(frame: Frame, node: ast.For | ast.AsyncFor | ast.While, before: State, outer: list[State]) -> None:
     result = before.copy()
     for state in (frame.state, *frame.breaks):
         if not (state is frame.state and state.dead):
-            result = merged(result, State(state.names, state.guards), before.guards)
+            result = merged(result, State(state.names, state.guards, False, state.paths), before.guards)
     frame.state, frame.breaks = result, outer
     uncertain(frame.state)
     frame.run_body(node.orelse)
@@ -322,7 +335,7 @@ def defined(frame: Frame, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
     from lumia.pkg.validate.flow import register_resident
 
     for each in reversed(node.decorator_list):
-        with frame.silent() if not isinstance(each, ast.Call) else frame.silent():
+        with frame.silent():
             mark = frame.value(each)
         if isinstance(mark.type, Marking):
             marked(frame, mark.type, [value])
@@ -343,7 +356,7 @@ def class_defined(frame: Frame, node: ast.ClassDef) -> None:
     frame.state.names[node.name] = Value(ClassOf(info))
 
 
-def _base(frame: Frame, node: ast.expr) -> object:
+def _base(frame: Frame, node: ast.expr) -> Class | None:
     from lumia.pkg.validate.classes import class_of
 
     if isinstance(node, ast.Subscript):
@@ -361,6 +374,10 @@ def brought(frame: Frame, node: ast.Import | ast.ImportFrom) -> None:
         found = frame.run.world.settled(target)
         from lumia.pkg.validate.frame import static_value
 
+        if isinstance(found, ast.expr) and isinstance(target, Ref):
+            alias = name if name in frame.module.imports else ""
+            frame.state.names[name] = frame.lookup(alias) if alias else ANYTHING
+            continue
         frame.state.names[name] = static_value(frame.run, found) if not isinstance(found, ast.expr) else ANYTHING
 
 
@@ -373,6 +390,8 @@ def removed(frame: Frame, node: ast.Delete) -> None:
 
 
 def shared(frame: Frame, node: ast.Global | ast.Nonlocal) -> None:
+    if isinstance(node, ast.Global):
+        frame.globals |= set(node.names)
     for name in node.names:
         frame.state.names[name] = ANYTHING
 
@@ -384,7 +403,7 @@ Frame.executors = {
     ast.AsyncWith: context, ast.Match: matched, ast.Assert: asserted, ast.FunctionDef: defined,
     ast.AsyncFunctionDef: defined, ast.ClassDef: class_defined, ast.Import: brought, ast.ImportFrom: brought,
     ast.Delete: removed, ast.Global: shared, ast.Nonlocal: shared,
-}  # type: ignore[dict-item]  # fmt: skip
+}  # fmt: skip
 
 
 def names_in(nodes: Iterable[ast.AST]) -> set[str]:

@@ -1,13 +1,12 @@
-"""What a plugin has to do with its surroundings: other plugins, Python packages, services, settings, the config folder."""
+"""A plugin and its surroundings: other plugins, Python packages, services, settings."""
 
 from __future__ import annotations
 
 import ast
 import importlib.util
-import re
 import sys
 from collections.abc import Iterator
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from tomllib import TOMLDecodeError, loads
 
 from packaging.requirements import Requirement
@@ -18,15 +17,9 @@ from lumia.manifest import Manifest, hyphenated
 from lumia.pkg.validate.finding import Finding, finding
 from lumia.pkg.validate.frame import Frame, Run
 from lumia.pkg.validate.package import schema_file
+from lumia.pkg.validate.touching import touching
 from lumia.pkg.validate.types import Lit, Ref, Type
 from lumia.pkg.validate.world import Module, Package
-
-_OPENERS = frozenset(
-    "builtins.open pathlib.Path pathlib.PurePath os.open os.remove os.unlink os.rename os.replace os.listdir os.path.join "
-    "os.scandir shutil.copy shutil.copyfile shutil.move shutil.rmtree lumia.atomic.write".split()
-)
-_CONFIG = re.compile(r"(^|[/\\\0])config([/\\][\w.*\0-]+\.toml)$")
-_FOLDER = re.compile(r"(^|[/\\\0])config[/\\]?$")
 
 
 def check_surroundings(run: Run, own: Package, manifest: Manifest | None, folder: Path) -> list[Finding]:
@@ -54,7 +47,7 @@ def _module(run: Run, module: Module, manifest: Manifest | None) -> Iterator[Fin
                     f'"python_dependencies": ["{space}"]'
                 )
                 yield finding("LUM308", module.file, node.lineno, text)
-    yield from _touching(run, module)
+    yield from touching(run.world, module)
 
 
 def _imports(body: list[ast.stmt], optional: bool) -> Iterator[tuple[ast.Import | ast.ImportFrom, bool]]:
@@ -99,7 +92,11 @@ def _is_plugin(space: str, name: str) -> bool:
 
 
 def _brought(module: Module, top: str, manifest: Manifest) -> bool:
-    if top in sys.stdlib_module_names or top in ("lumia", "__main__") or manifest.python_dependencies and _named(top, manifest):
+    if (
+        top in sys.stdlib_module_names
+        or top in ("lumia", "__main__")
+        or (manifest.python_dependencies and _named(top, manifest))
+    ):
         return True
     if any(each.split(".")[0] == top for each in module.package.modules) and top == module.package.name:
         return True
@@ -110,14 +107,19 @@ def _brought(module: Module, top: str, manifest: Manifest) -> bool:
 
 
 def _named(top: str, manifest: Manifest) -> bool:
-    """A package may be imported under another name than it is installed by, so one that matches nothing decides nothing."""
+    """A package may be imported under another name than it is installed by, so any may be it."""
     names = {canonicalize_name(Requirement(each).name) for each in manifest.python_dependencies}
     return True if names else canonicalize_name(top) in names
 
 
 def _services(run: Run, manifest: Manifest | None) -> Iterator[Finding]:
     for name, frame, node in run.provided:
-        if manifest is None or not frame.module.package.own or not frame.module.source.loaded or name in manifest.provides:
+        if (
+            manifest is None
+            or not frame.module.package.own
+            or not frame.module.source.loaded
+            or name in manifest.provides
+        ):
             continue
         text = f'service {name!r} isn\'t in the manifest; add "provides": ["{name}"]'
         yield finding("LUM307", frame.module.file, getattr(node, "lineno", 1), text)
@@ -127,7 +129,8 @@ def _settings(run: Run, own: Package, manifest: Manifest | None, folder: Path) -
     declared = _declared(run, own)
     for plugin, _, module, line in declared:
         if manifest is not None and plugin != manifest.name:
-            text = f"declares settings of {plugin!r}; a plugin declares its own: lumia.config.declare({manifest.name!r}, …)"
+            own_way = f"lumia.config.declare({manifest.name!r}, …)"
+            text = f"declares settings of {plugin!r}; a plugin declares its own: {own_way}"
             yield finding("LUM403", module.file, line, text)
     if manifest is None:
         return
@@ -146,7 +149,7 @@ def _settings(run: Run, own: Package, manifest: Manifest | None, folder: Path) -
 
 
 def _settings_class() -> type:
-    from lumia.config_live import Settings
+    from lumia.config_store import Settings
 
     return Settings
 
@@ -188,54 +191,3 @@ def _declared(run: Run, own: Package) -> list[tuple[str, set[str] | None, Module
 def _static(run: Run, module: Module, node: ast.expr) -> Type:
     found = run.world.find(module, node)
     return Lit(found.value) if isinstance(found, ast.Constant) and isinstance(found.value, str) else Ref("?")
-
-
-def _touching(run: Run, module: Module) -> Iterator[Finding]:
-    """Find paths that lead into `config/` where something is opened or made into a path (spec §7.1)."""
-    for node in ast.walk(module.source.tree):
-        text = None
-        if isinstance(node, ast.Call):
-            name = run.world.dotted(module, node)
-            if name in _OPENERS and node.args:
-                parts = node.args if name in ("pathlib.Path", "pathlib.PurePath", "os.path.join") else node.args[:1]
-                text = "/".join(_text(run, module, each) for each in parts)
-        elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
-            text = _text(run, module, node)
-        if text and (_CONFIG.search(text) or (_FOLDER.search(text) and _is_root(text))) and not _inside(text, module):
-            shown = PurePosixPath(text.replace("\0", "…"))
-            said = f"opens {shown} itself; settings are read and written with lumia.config.get({hyphenated(module.package.name)!r})"
-            yield finding("LUM401", module.file, node.lineno, said)
-
-
-def _is_root(text: str) -> bool:
-    return text in ("config", "config/", "./config", "../config", "../../config")
-
-
-def _inside(text: str, module: Module) -> bool:
-    """A folder `config` of the plugin's own, beside its code, is none of the bot's."""
-    return "\1" in text
-
-
-def _text(run: Run, module: Module, node: ast.expr) -> str:
-    """Return a path as far as it is written out; `\\0` stands for what isn't known, `\\1` for the plugin's own folder."""
-    if isinstance(node, ast.Constant):
-        return str(node.value) if isinstance(node.value, str) else "\0"
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
-        return f"{_text(run, module, node.left)}/{_text(run, module, node.right)}"
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-        return _text(run, module, node.left) + _text(run, module, node.right)
-    if isinstance(node, ast.JoinedStr):
-        return "".join(
-            str(each.value) if isinstance(each, ast.Constant) else _text(run, module, each.value)
-            for each in node.values
-            if isinstance(each, (ast.Constant, ast.FormattedValue))
-        )
-    if any(isinstance(each, ast.Name) and each.id == "__file__" for each in ast.walk(node)):
-        return "\1"
-    if isinstance(node, ast.Call) and run.world.dotted(module, node) in ("pathlib.Path", "os.path.join") and node.args:
-        return "/".join(_text(run, module, each) for each in node.args)
-    known = run.world.find(module, node)
-    if isinstance(known, ast.expr) and known is not node:
-        return _text(run, module, known)
-    return "\0"
-

@@ -245,13 +245,24 @@ def opened(known: Type) -> Type:
 
 def shallow(known: Type, depth: int = DEPTH) -> Type:
     """Return the type with what is nested deeper than `depth` unknown, so that every analysis ends."""
-    if isinstance(known, Inst) and known.args:
-        inner = tuple(shallow(each, depth - 1) for each in known.args)
-        return Inst(known.cls, inner if depth > 0 else ())
+    if isinstance(known, Inst):
+        if not known.args or _height(known) <= depth:
+            return known
+        return Inst(known.cls, tuple(shallow(each, depth - 1) for each in known.args) if depth > 0 else ())
     if isinstance(known, Shape):
+        if _height(known) <= depth:
+            return known
         if depth <= 0:
             return Inst(dict)
         return Shape(tuple((key, shallow(each, depth - 1)) for key, each in known.items), known.open)
-    if isinstance(known, Union):
+    if isinstance(known, Union) and _height(known) > depth:
         return union([shallow(each, depth) for each in known.members], sure=known.sure)
     return known
+
+
+def _height(known: Type) -> int:
+    if isinstance(known, Inst):
+        return 1 + max(map(_height, known.args)) if known.args else 0
+    if isinstance(known, Shape):
+        return 1 + max((_height(each) for _, each in known.items), default=0)
+    return max(map(_height, known.members), default=0) if isinstance(known, Union) else 0

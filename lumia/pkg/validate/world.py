@@ -16,7 +16,6 @@ from lumia.pkg.validate.source import Source
 from lumia.pkg.validate.types import Class, ModuleOf, Ref, Value
 
 FunctionNode: TypeAlias = "ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda"
-_WORDS = frozenset({"start", "next", "stop", "intercept", "any", "into", "clone", "Box", "ask"})
 
 
 @dataclass(eq=False)
@@ -128,13 +127,15 @@ class World:
                 return Ref(canonical(f"{owner.name}.{node.attr}"))
         return None
 
-    def named(self, module: Module, name: str, depth: int = 0) -> ClassInfo | Function | Ref | ModuleOf | ast.expr | None:
+    def named(
+        self, module: Module, name: str, depth: int = 0
+    ) -> ClassInfo | Function | Ref | ModuleOf | ast.expr | None:
         """Return what one name means at the top of a module."""
         if name in module.rebound or depth > 20:
             return None
         for table in (module.classes, module.functions, module.imports):
             if name in table:
-                found = table[name]  # type: ignore[index]
+                found = table[name]
                 return self.settled(found, depth)
         if name in module.aliases:
             return module.aliases[name]
@@ -158,6 +159,21 @@ class World:
         if there is None:
             return None
         return self.named(there, name, depth + 1) if name else ModuleOf(there)
+
+    def home(self, module: Module, name: str) -> tuple[Module, str]:
+        """Return the module in which an imported name was made, and its name there."""
+        for _ in range(20):
+            target = module.imports.get(name)
+            if not isinstance(target, Ref) or not target.name.startswith("@"):
+                break
+            package, _, rest = target.name[1:].partition(":")
+            inner, _, wanted = rest.rpartition(":")
+            owner = self.packages.get(package)
+            there = owner.modules.get(inner) if owner is not None else None
+            if there is None or not wanted:
+                break
+            module, name = there, wanted
+        return module, name
 
     def dotted(self, module: Module, node: ast.expr) -> str | None:
         """Return the dotted library name that a decorator or call names."""
@@ -213,7 +229,9 @@ class _Reader:
                 self.read(node.body, typing_only or only)
                 self.read(node.orelse, typing_only)
             elif isinstance(node, ast.Try):
-                self.read([*node.body, *(one for each in node.handlers for one in each.body), *node.orelse], typing_only)
+                self.read(
+                    [*node.body, *(one for each in node.handlers for one in each.body), *node.orelse], typing_only
+                )
             else:
                 self._assigned(node)
 
@@ -266,15 +284,25 @@ def class_info(module: Module, node: ast.ClassDef, *, local: bool = False) -> Cl
 
 def _stored(node: FunctionNode) -> Iterator[tuple[str, ast.expr | None]]:
     first = next(iter([*node.args.posonlyargs, *node.args.args]), None)
+    plain = {
+        target
+        for each in ast.walk(node)
+        if isinstance(each, (ast.Assign, ast.AnnAssign))
+        for target in (each.targets if isinstance(each, ast.Assign) else [each.target])
+    }
     for each in ast.walk(node):
         if isinstance(each, ast.Assign):
             for target in each.targets:
                 for one in ast.walk(target):
                     if isinstance(one, ast.Attribute) and isinstance(one.ctx, ast.Store) and _is(one.value, first):
                         yield one.attr, each.value if one is target else None
+        elif each in plain and isinstance(each, ast.Attribute):
+            continue
         elif isinstance(each, ast.Attribute) and isinstance(each.ctx, ast.Store) and _is(each.value, first):
             yield each.attr, None  # also set by a for, a with, `:=` or an annotated assignment
-        elif isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Attribute) and _is(each.target.value, first):
+        elif (
+            isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Attribute) and _is(each.target.value, first)
+        ):
             yield each.target.attr, each.value
 
 
@@ -317,11 +345,3 @@ def _in_plugin(dotted: str) -> str | None:
         return None
     name, _, inner = rest.partition(".")
     return f"@{name}:{inner}"
-
-
-def is_boxy(node: FunctionNode) -> bool:
-    """Tell whether a function itself says anything that has to do with Boxes."""
-    return any(
-        (isinstance(each, ast.Attribute) and each.attr in _WORDS) or (isinstance(each, ast.Name) and each.id in _WORDS)
-        for each in ast.walk(node)
-    )

@@ -17,7 +17,7 @@ from lumia.testing import Bot
 from tests.lumia.pkg.dev.conftest import commit, write_plugin
 
 HERE = f"cp{sys.version_info[0]}{sys.version_info[1]}"
-CODE = '''
+CODE = """
 import lumia
 from .words import WORD
 
@@ -26,7 +26,7 @@ from .words import WORD
 def answer(content: lumia.Box) -> None:
     msg = content.into()
     lumia.event.start(lumia.payloads.reply_to(msg), lumia.Box.any({"text": WORD}, meta={"account": msg["account"]}))
-'''
+"""
 
 
 @pytest.fixture
