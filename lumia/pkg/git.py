@@ -102,7 +102,7 @@ class Git:
     def checkout(self, url: str, ref: str, into: Path, *, commit: str | None = None) -> Checkout:
         """Put the files of a tag or of a commit (40 hex digits) into the new folder `into`, with a `.git` of its own.
 
-        commit: what the tag has to point at; when the cache has the tag there, no network is needed.
+        commit: what the tag has to point at; when the cache has the tag there, it also does while the network is away.
 
         Raises `SourceError` when it can't be had, `UnsafePackageError` when it may not be on this disk, or the tag
         points elsewhere.
@@ -171,11 +171,12 @@ class Git:
             return self._get_commit(url, mirror, None, wanted)
         ref = f"refs/tags/{tag}"
         have = resolved(mirror, ref)
-        if have is not None and have == wanted:
-            return Checkout(have, tag)
         try:
+            # Also when the commit is here: the tag may have been signed since.
             self._fetch(url, mirror, f"+{ref}:{ref}")
         except GitFailed as error:
+            if have == wanted and error.kind in ("offline", "late", "absent", "denied"):
+                return Checkout(wanted, tag)
             if error.kind in ("offline", "late") and have is not None:
                 return Checkout(have, tag, cached=True)
             if error.kind == "absent":

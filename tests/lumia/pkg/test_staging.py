@@ -246,6 +246,13 @@ def test_a_signed_tag_is_verified_and_its_key_remembered(bot: Bot, repo: Reposit
         bot.stage(f"{repo.url}@{made.locked.commit}")
 
 
+def test_a_tag_that_is_signed_later_is_seen_so(bot: Bot, repo: Repository) -> None:
+    commit = git(repo.folder, "rev-parse", "v0.2.0^{commit}")
+    assert bot.stage(repo.url, tag="v0.2.0", commit=commit).locked.key is None
+    sign_tag(repo.folder, "v0.2.0", ANN, "dice")
+    assert bot.stage(repo.url, tag="v0.2.0", commit=commit).locked.key == SIGNER
+
+
 def test_the_registry_may_carry_the_signature(bot: Bot, repo: Repository) -> None:
     signature = str(sign(ANN, "dice", "v0.2.0", digest_commit(repo.folder, "v0.2.0")))
     assert bot.stage(repo.url, tag="v0.2.0", signatures=[signature]).locked.key == SIGNER
