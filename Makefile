@@ -7,7 +7,7 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 	$$p -c '$(SUPPORTED)' >/dev/null 2>&1 && echo $$p && break; done)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup up test lint format coverage bench chaos lock clean
+.PHONY: help setup up test lint format coverage bench chaos campaign lock clean
 
 help: ## Show these lines
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -44,6 +44,9 @@ bench: $(VENV)/.dev ## Compare with Celery, Dramatiq, Taskiq and Huey on this ma
 
 chaos: $(VENV)/.dev ## Kill processes under load and check that nothing is lost or done twice
 	@$(BIN)/python -m bench.chaos
+
+campaign: $(VENV)/.dev ## Cut off every operation of pkg at every step, and 200 random sequences
+	@$(BIN)/python -m bench.pkg_campaign
 
 lock: $(VENV)/.dev ## Write requirements/*.txt anew from requirements/*.in
 	@sh requirements/lock.sh
