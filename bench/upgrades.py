@@ -176,12 +176,13 @@ def _upgrade(machine: Machine, number: int, account: Account) -> None:
     except OperationError as error:
         account.errors.append(f"upgrade {number}: {error}")
         return
+    assert outcome is not None
     account.upgrades += 1
     account.upgrade_seconds.append(outcome.seconds)
 
 
 def _tried(machine: Machine, version: str, code: str) -> Outcome | None:
-    """Upgrade; None when the machine was just going back from a version that was rolled back: `pkg` says run it again."""
+    """Upgrade; None when the machine was just going back from a version that was rolled back: run it again."""
     try:
         return machine.install("meter", version, code)
     except PlanError:

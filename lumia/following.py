@@ -74,6 +74,7 @@ class Follower:
         self._bot, self._taking = bot, taking
         self._deployments = bot.transport.deployments()
         self._place = place_of(bot.root)
+        self._name = bot.worker  # who serves queues, too, may take another one later
         self.number = number
         self._answered = self._prepared = self._missed = self._brought = 0
         self._late = False
@@ -100,7 +101,7 @@ class Follower:
         if self._thread.is_alive():
             self._thread.join(5.0)
         try:
-            self._deployments.leave(self._bot.worker)
+            self._deployments.leave(self._name)
         except LumiaError as error:
             self._bot.log.warning("signing off from deployments: %s", error)
 
@@ -124,7 +125,7 @@ class Follower:
 
     def _member(self) -> Member:
         bot = self._bot
-        return Member(bot.worker, self._taking.kind, self._place, self.number, bot.generations.held())
+        return Member(self._name, self._taking.kind, self._place, self.number, bot.generations.held())
 
     # --- one look
 
@@ -190,7 +191,7 @@ class Follower:
             return self._say(_Answer(job.number, said, reasons, self._table()))
         if job.kind == "catch up" and reasons:
             self._missed = job.number
-            self._alarm(f"{self._bot.worker} can't load deployment {job.number}: {reasons[0]}",
+            self._alarm(f"{self._name} can't load deployment {job.number}: {reasons[0]}",
                         "mend it or roll it back with `pkg rollback`, or restart this process")  # fmt: skip
         elif job.kind == "catch up":
             self._prepared, self._late = job.number, True
@@ -199,7 +200,7 @@ class Follower:
     def _say(self, answer: _Answer) -> Standing:
         self._unsaid = answer
         said = self._deployments.answer(
-            answer.number, self._bot.worker, answer.said, answer.reasons, answer.table
+            answer.number, self._name, answer.said, answer.reasons, answer.table
         )  # repeated at the next look when nobody hears it
         self._unsaid = None
         return said
@@ -212,13 +213,13 @@ class Follower:
         if job.kind != "prepare" or not over or time.monotonic() - job.since < HUNG_SECONDS or self._told_hung:
             return
         self._told_hung = True
-        self._alarm(f"deployment {job.number} is still being loaded in {self._bot.worker} although it is over",
+        self._alarm(f"deployment {job.number} is still being loaded in {self._name} although it is over",
                     "a plugin hangs while it is imported or in on_load; restart this process")  # fmt: skip
         self._taking.hung()
 
     def _alarm(self, what: str, fix: str) -> None:
         self._bot.log.error("%s; %s", what, fix)
-        self._bot.transport.alarm(f"deployment in {self._bot.worker}", what, fix)
+        self._bot.transport.alarm(f"deployment in {self._name}", what, fix)
 
     # --- what is done beside
 
@@ -268,6 +269,6 @@ class Follower:
             self._bot.use_routes(published)
         names = sorted({plugin.name for plugin in (*changed.gone, *changed.fresh)})
         self._bot.log.info("deployment %d is at work here: %s", number, ", ".join(names) or "nothing changed here")
-        self._bot.transport.alarm(f"deployment in {self._bot.worker}", "", "")
+        self._bot.transport.alarm(f"deployment in {self._name}", "", "")
         self._deployments.attend(self._member())
         self._taking.switched(changed)

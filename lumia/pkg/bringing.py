@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from lumia.atomic import replace as write_file
 from lumia.deployment import Wanted, place_of
-from lumia.errors import BackendUnavailableError, PkgError, PlanError
+from lumia.errors import BackendUnavailableError, OperationError, PkgError, PlanError
 from lumia.pkg import lockfile
 from lumia.pkg.layout import Layout
 from lumia.pkg.lockfile import Lock
@@ -157,9 +157,19 @@ def arrive(bot: Runtime) -> Arrived:
 
 
 def _recover(bot: Runtime) -> None:
-    from lumia.pkg import deploying, recovery
+    from lumia.pkg import deploying, journal, recovery
 
-    found = recovery.recover(bot.root, deploy=lambda lock: deploying.deploy(bot.root, lock.plugins))
+    try:
+        cut_off = journal.read(Layout(bot.root))
+        operation = cut_off.id if cut_off is not None else ""
+        found = recovery.recover(
+            bot.root,
+            deploy=lambda lock: deploying.deploy(bot.root, lock.plugins, operation=operation),
+            wait=START_SECONDS,
+        )
+    except OperationError as error:
+        bot.log.error("%s", error)  # the bot starts nevertheless: a plugin that is broken by it fails alone
+        return
     if found is not None:
         bot.log.warning("%s", found.text)
 

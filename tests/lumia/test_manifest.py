@@ -82,12 +82,15 @@ def test_the_additions_to_the_specification_are_read(tmp_path: Path) -> None:
         "commands": {"memory": "Look into the memory", "memory export": "Write it to a file"},
         "queues": ["heavy"],
         "permissions": ["mcp"],
-        "isolation": "process",
     }
     manifest = load_manifest(written(tmp_path, json.dumps(content)))
     assert manifest.gateway
     assert list(manifest.commands) == ["memory", "memory export"]
-    assert (manifest.queues, manifest.permissions, manifest.isolation) == (("heavy",), ("mcp",), "process")
+    assert (manifest.queues, manifest.permissions) == (("heavy",), ("mcp",))
+    content = {"name": "apart", "isolation": "process", "limits": {"memory_mb": 256, "seconds": 3}}
+    manifest = load_manifest(written(tmp_path, json.dumps(content)))
+    assert manifest.isolation == "process" and manifest.limits is not None
+    assert (manifest.limits.memory_mb, manifest.limits.seconds, manifest.limits.concurrency) == (256, 3.0, 1)
 
 
 def test_keys_of_an_authors_own_start_with_x(tmp_path: Path) -> None:

@@ -39,5 +39,5 @@ class Machine(Bot):
         """Hand a lock over."""
         assert self.bot is not None and self.bot.config is not None
         root = Root(self.layout.root, self.bot.config)
-        self.outcome = hand_over(self.bot.transport, root, lock.plugins, wait=20.0)
+        self.outcome = hand_over(self.bot.transport, root, lock.plugins, wait=60.0)
         return self.outcome

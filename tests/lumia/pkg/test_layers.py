@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
 import zipfile
@@ -10,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from lumia.errors import PluginLoadError
+from lumia.opening import use_layer
 from lumia.pkg import layers
 from lumia.pkg.layers import Layer, Package
 from tests.support.wheels import wheel
@@ -62,10 +65,13 @@ def test_a_process_that_imported_another_version_is_told_so_and_one_that_did_not
     assert layers.activate(tmp_path, two) == ()
     assert sys.path[-2:] == [str(two.folder), str(one.folder)]
     assert layers.activate(tmp_path, None) == ()
-    import layered  # type: ignore[import-not-found]
-
-    assert layered.VERSION == "2.0"
+    assert importlib.import_module("layered").VERSION == "2.0"
     assert layers.clashes(two) == () and layers.clashes(None) == ()
+    path = list(sys.path)
+    layers.switch(tmp_path, one)
+    with pytest.raises(PluginLoadError, match=r"layered 2\.0 is imported, .* stop the bot with `lumia down`"):
+        use_layer(tmp_path)
+    assert sys.path == path
     assert layers.activate(tmp_path, one) == ("layered 2.0 is imported, the new packages hold layered 1.0",)
 
 

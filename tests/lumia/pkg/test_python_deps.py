@@ -160,6 +160,6 @@ def test_without_pip_in_the_environment_the_one_that_python_brings_is_used(monke
 
 
 def test_the_password_of_an_index_is_not_shown() -> None:
-    assert pip._shown("Looking in https://me:hunter2@index.example/simple\x1b[2J") == (
-        "Looking in https://***@index.example/simple[2J"
+    assert pip._shown("Looking in https://me:hunter2@index.example/all\x1b[2J") == (
+        "Looking in https://***@index.example/all[2J"
     )

@@ -17,10 +17,9 @@ import lumia
 from lumia.dead import DeadFilter, DeadLetter
 from lumia.runtime import Runtime
 from tests.support import servers
-from tests.support.isolated import isolated
+from tests.support.isolated import Exchanged, isolated
 from tests.support.wait import until
 from tests.support.workers import Celery, bot_root, opened, worker
-from tests.tasks.test_hot_reload import Machine
 
 pytestmark = pytest.mark.services
 
@@ -112,7 +111,7 @@ LIMITS = {"memory_mb": 256, "seconds": 20, "concurrency": 2}
 class Running:
     """A bot with one worker for everything and one for the isolated plugin."""
 
-    machine: Machine
+    machine: Exchanged
     bot: Runtime
     main: Celery
     apart: Celery
@@ -137,7 +136,7 @@ class Running:
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     folder = tmp_path_factory.mktemp("isolated")
-    machine = Machine(bot_root(folder / "bot"))
+    machine = Exchanged(bot_root(folder / "bot"))
     machine.write("risky", 1, RISKY, isolation="process", limits=LIMITS)
     machine.write("chatty", 1, CHAT)
     with (
@@ -192,7 +191,7 @@ def test_what_leaves_its_session_does_not_get_away(running: Running) -> None:
 def test_it_is_exchanged_while_it_runs_like_any_other_plugin(running: Running) -> None:
     running.machine.write("risky", 2, RISKY, isolation="process", limits=LIMITS)
     with running.bot.activated():
-        outcome = running.machine.deploy(running.bot, wait=60.0)
+        outcome = running.machine.deploy(running.bot)
     assert outcome.ok and outcome.processes == 2, (outcome, running.main.text, running.apart.text)
     running.start("fine", 41)
     until(lambda: running.stored("chatty//got") == 43, timeout=20)
