@@ -21,7 +21,7 @@ from importlib.machinery import (
     SourceFileLoader,
     SourcelessFileLoader,
 )
-from importlib.util import spec_from_file_location
+from importlib.util import MAGIC_NUMBER, spec_from_file_location
 from pathlib import Path
 from types import CodeType, ModuleType
 
@@ -43,7 +43,14 @@ class _Compiled(SourcelessFileLoader):
     """Names the file that is really there in tracebacks, not the one of the author's machine."""
 
     def get_code(self, fullname: str) -> CodeType | None:
-        code = super().get_code(fullname)
+        try:
+            code = super().get_code(fullname)
+        except ImportError as error:
+            if Path(self.path).read_bytes()[:4] == MAGIC_NUMBER:
+                raise
+            here = f"{sys.version_info[0]}.{sys.version_info[1]}"
+            reason = f"{Path(self.path).name} is bytecode of another version of Python than {here}, which runs here"
+            raise ImportError(reason, name=fullname, path=self.path) from error
         return None if code is None else _located(code, self.path)
 
 

@@ -101,7 +101,15 @@ class Generations:
         """Return `plugin generation` of everything this process can execute."""
         at_work = list(self._bot.plugins.plugins.values()) if self._bot.plugins is not None else []
         new = list(self._prepared.plugins.plugins.values()) if self._prepared is not None else []
-        return tuple(sorted({f"{underscored(one.name)} {one.generation}" for one in (*at_work, *new, *self.older)}))
+        return tuple(
+            sorted(
+                {
+                    f"{underscored(one.name)} {one.generation}"
+                    for one in (*at_work, *new, *self.older)
+                    if not one.elsewhere
+                }
+            )
+        )
 
     def is_elsewhere(self, step: PlanStep) -> bool:
         """Tell whether another live process has the generation of a plan's step."""
@@ -225,6 +233,10 @@ class Generations:
         return Changed(gone, fresh)
 
     # --- retiring
+
+    def is_idle(self, in_use: Collection[tuple[str, str]], busy: Callable[[Plugin], bool] = lambda _: False) -> bool:
+        """Tell whether `retire` would unload something."""
+        return any(not self._is_needed(one, in_use) and not busy(one) for one in self.older)
 
     def retire(self, in_use: Collection[tuple[str, str]], busy: Callable[[Plugin], bool] = lambda _: False) -> int:
         """Unload the older generations that no run needs, dependents first; returns how many were.

@@ -9,7 +9,7 @@ import heapq
 import itertools
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -381,6 +381,16 @@ class InMemoryTransport(LedgerPort, LanePort, JournalPort, QueuePort):
             self._values.check(ops)
             for op in ops:
                 self._values.write(op)
+
+    def dump_store(self) -> dict[str, Any]:
+        """Return every store value as JSON, for `load_store` of another transport."""
+        with self._changed:
+            return self._values.dump()
+
+    def load_store(self, dumped: Mapping[str, Any]) -> None:
+        """Take over the store values of another transport."""
+        with self._changed:
+            self._values.load(dumped)
 
     # --- journal, routes, dead letters
 

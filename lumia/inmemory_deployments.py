@@ -63,7 +63,7 @@ class MemoryDeployments:
         with self._changed:
             self._settle()
             newest = self._newest
-            if newest is not None and wanted.operation and newest.wanted.operation == wanted.operation:
+            if newest is not None and wanted.operation and newest.wanted == wanted:
                 return newest.number
             if newest is not None and newest.state == "preparing":
                 raise BusyDeploymentError(newest.number, newest.wanted.origin)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lumia.errors import StoreError
@@ -27,6 +27,20 @@ class Values:
             del self._values[key]
             return "none", None
         return kind, value
+
+    def dump(self) -> dict[str, Any]:
+        """Return everything that is kept, as JSON values; what has an end of life counts the seconds left."""
+        now = self._clock.monotonic()
+        live = {key: self._values[key] for key in list(self._values) if self.read(key)[0] != "none"}
+        return {
+            key: [kind, value, None if until is None else until - now] for key, (kind, value, until) in live.items()
+        }
+
+    def load(self, dumped: Mapping[str, Any]) -> None:
+        """Keep what `dump` returned."""
+        now = self._clock.monotonic()
+        for key, (kind, value, left) in dumped.items():
+            self._values[key] = (kind, value, None if left is None else now + left)
 
     def check(self, ops: Sequence[StoreOp]) -> None:
         """Raise `StoreError` when one of the writes, made one after the other, would meet a key of another type."""

@@ -18,13 +18,9 @@ from lumia import config as configuration
 from lumia.errors import PluginLoadError
 from lumia.manifest import Manifest, ProcessLimits
 from lumia.marks import ISOLATED_PREFIX, Mark
+from lumia.paths import ISOLATED, ISOLATED_WORKER
 from lumia.plugin import Handler, Plugin, PluginFailure, PluginSet
 from lumia.resolve import Candidate
-
-INSIDE = "LUMIA_ISOLATED"
-"""Names, in the environment of a process, the isolated plugin that it executes."""
-SERVING = "LUMIA_ISOLATED_WORKER"
-"""Names, in the environment of a worker, the isolated plugin whose processes it looks after."""
 
 
 def queue_of(plugin: str) -> str:
@@ -93,7 +89,7 @@ class Isolation:
     @classmethod
     def here(cls, root: Path) -> Isolation:
         """Return what counts for this process, by its environment."""
-        inside, serving = os.environ.get(INSIDE, ""), os.environ.get(SERVING, "")
+        inside, serving = os.environ.get(ISOLATED, ""), os.environ.get(ISOLATED_WORKER, "")
         return cls(root, inside or serving or None, bool(inside), bool(serving) and not inside)
 
     def stand_in(self, candidate: Candidate, generation: str) -> tuple[Plugin, dict[str, configuration.Field]] | None:
@@ -109,9 +105,10 @@ class Isolation:
         from lumia.isolation_describing import described
 
         told = described(self.root, candidate, generation)
-        plugin = _bare(candidate, generation, _APART)
-        if self.serving and _server is not None:
-            _serve(plugin, _server)
+        server = _server if self.serving else None
+        plugin = _bare(candidate, generation, _APART if server is None else "")
+        if server is not None:
+            _serve(plugin, server)
         return replace(plugin, handlers=_limited(told.handlers, manifest)), dict(told.declared)
 
 

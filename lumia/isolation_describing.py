@@ -22,7 +22,7 @@ from lumia import __version__, paths
 from lumia import config as configuration
 from lumia.config_field import UNSET
 from lumia.errors import ConfigSchemaError, PluginLoadError
-from lumia.isolation import INSIDE, SERVING, Description, FailedElsewhereError, apart, limits_of
+from lumia.isolation import Description, FailedElsewhereError, apart, limits_of
 from lumia.isolation_env import Environment, environment
 from lumia.manifest import ProcessLimits
 from lumia.marks import HANDLER_KINDS, Mark, Retry, retry_of
@@ -54,8 +54,8 @@ def described(root: Path, candidate: Candidate, generation: str) -> Description:
 
 def own_environ(root: Path, plugin: str) -> dict[str, str]:
     """Return the environment variables of a process that executes an isolated plugin."""
-    mine = {name: value for name, value in os.environ.items() if name != SERVING}
-    return {**mine, INSIDE: plugin, "LUMIA_ROOT": str(root), "PYTHONPATH": str(paths.base())}
+    mine = {name: value for name, value in os.environ.items() if name != paths.ISOLATED_WORKER}
+    return {**mine, paths.ISOLATED: plugin, "LUMIA_ROOT": str(root), "PYTHONPATH": str(paths.base())}
 
 
 def _told(root: Path, candidate: Candidate, env: Environment) -> dict[str, Any]:

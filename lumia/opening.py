@@ -6,21 +6,25 @@ import importlib
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from lumia import __version__, finder, system
 from lumia.blobs import Blobs
 from lumia.box import set_limit
 from lumia.config import ConfigStore
 from lumia.config_live import CHECK_EVERY
+from lumia.deployment import Wanted
 from lumia.effects import effect
-from lumia.errors import BackendUnavailableError, ConfigError
+from lumia.errors import BackendUnavailableError, ConfigError, PluginLoadError
+from lumia.following import Taking
+from lumia.generations import Changed
 from lumia.isolation import Isolation
 from lumia.loader import Loader, PluginSet, discover
 from lumia.models import Models
 from lumia.paths import base, find_root
+from lumia.plugin import Plugin
 from lumia.ports import Limits, Transport
 from lumia.recording import recorded
 from lumia.runtime import Runtime
@@ -64,21 +68,76 @@ def open_bot(
     return bot
 
 
-def _load(bot: Runtime, load: str, start: bool) -> None:
+def _load(bot: Runtime, load: str, start: bool, disabled: Collection[str] | None = None) -> None:
     use_layer(bot.root)
     with bot.activated():
-        plugins = load_plugins(bot, load)
+        plugins = load_plugins(bot, load, disabled=disabled)
         bot.install(plugins)
         if start:
             start_plugins(bot, plugins)
 
 
+def open_following(load: str, *, start: bool = True) -> tuple[Runtime, int]:
+    """Open the bot of this process as one of those that take part in deployments (docs/hot-reload.md).
+
+    Its root is brought in step with the bot before anything is loaded. Returns the bot, and the number of the
+    deployment it has loaded. Raises what `open_bot` does, and `PkgError`.
+    """
+    from lumia.pkg.bringing import arrive
+
+    bot = open_bot()
+    try:
+        arrived = arrive(bot)
+        _load(bot, load, start, arrived.disabled)
+    except BaseException:
+        bot.close()
+        raise
+    return bot, arrived.number
+
+
+def taking(
+    bot: Runtime,
+    load: str,
+    *,
+    switched: Callable[[Changed], None],
+    busy: Callable[[Plugin], bool] = lambda plugin: False,
+    hung: Callable[[], None] = lambda: None,
+) -> Taking:
+    """Return how a process that has loaded `load` takes deployments. switched, busy, hung: see `Taking`."""
+    from lumia.pkg.bringing import Root
+
+    assert bot.config is not None
+    root = Root(bot.root, bot.config)
+
+    def loaded(wanted: Wanted, keep: PluginSet) -> PluginSet:
+        use_layer(bot.root)
+        return load_plugins(bot, load, keep=keep, disabled=wanted.disabled)
+
+    def bring(wanted: Wanted, number: int) -> None:
+        if wanted.origin != root.place:
+            root.bring(wanted, number)
+
+    kind: Literal["worker", "gateway", "isolated"] = "gateway" if load == "gateway" else "worker"
+    if Isolation.here(bot.root).serving:
+        kind = "isolated"
+    return Taking(kind, loaded, bring, root.restore, switched, busy, hung)
+
+
 def use_layer(root: Path) -> None:
-    """Make the Python packages of plugins importable here; an isolated plugin has an environment of its own instead."""
+    """Make the Python packages of plugins importable here; an isolated plugin has an environment of its own instead.
+
+    Raises `PluginLoadError` when this process has imported one of them in another version: then nothing is changed.
+    """
     if not Isolation.here(root).inside:
         from lumia.pkg import layers
 
-        layers.activate(root, layers.current(root))
+        layer = layers.current(root)
+        if wrong := layers.clashes(layer):
+            raise PluginLoadError(
+                f"{'; '.join(wrong)}; a running process can't exchange that: stop the bot with `lumia down`, "
+                "do it again, and start it"
+            )
+        layers.activate(root, layer)
 
 
 def limits_of(config: ConfigStore) -> Limits:
@@ -92,10 +151,15 @@ def limits_of(config: ConfigStore) -> Limits:
     )  # fmt: skip
 
 
-def load_plugins(bot: Runtime, load: str) -> PluginSet:
-    """Import the plugins of `bot` into this process; failures are logged and kept in the set."""
+def load_plugins(
+    bot: Runtime, load: str, *, keep: PluginSet | None = None, disabled: Collection[str] | None = None
+) -> PluginSet:
+    """Import the plugins of `bot` into this process; failures are logged and kept in the set.
+
+    keep: a set whose plugins are taken over where they haven't changed. disabled: instead of what the settings say.
+    """
     assert bot.config is not None and bot.services is not None
-    disabled = tuple(bot.config.core.plugins.disabled)
+    disabled = tuple(bot.config.core.plugins.disabled if disabled is None else disabled)
     names = None
     if load == "gateway":
         found = discover(bot.base, bot.root, disabled)
@@ -104,7 +168,7 @@ def load_plugins(bot: Runtime, load: str) -> PluginSet:
         bot.base, bot.root, config=bot.config, services=bot.services, core_version=__version__,
         disabled=disabled, elsewhere=Isolation.here(bot.root),
     )  # fmt: skip
-    plugins = loader.load(names, on_load=False)
+    plugins = loader.load(names, on_load=False, keep=keep)
     for failure in plugins.failures:
         bot.log.error("%s", failure)
     for warning in plugins.warnings:

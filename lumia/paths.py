@@ -8,6 +8,10 @@ from pathlib import Path
 from lumia.errors import RootNotFoundError
 
 CONFIG_FILE = Path("config") / "lumia.toml"
+ISOLATED = "LUMIA_ISOLATED"
+"""Names, in the environment of a process, the isolated plugin that it executes."""
+ISOLATED_WORKER = "LUMIA_ISOLATED_WORKER"
+"""Names, in the environment of a worker, the isolated plugin whose processes it looks after."""
 _PACKAGE = Path(__file__).resolve().parent
 
 

@@ -26,10 +26,10 @@ from lumia import __version__
 from lumia.box import Box, limit, set_limit
 from lumia.bus import event, pipe
 from lumia.dead import DeadLetter
-from lumia.errors import PluginLoadError, RegistrationError
+from lumia.errors import ManifestError, PluginLoadError, RegistrationError
 from lumia.inmemory import InMemoryTransport
 from lumia.loader import Handler, Loader, Plugin, PluginSet
-from lumia.manifest import Manifest
+from lumia.manifest import Manifest, hyphenated, load_manifest
 from lumia.marks import Mark, marks_in, marks_on, verify
 from lumia.opening import limits_of, open_bot
 from lumia.paths import base
@@ -162,10 +162,11 @@ class Bot:
         home.mkdir(exist_ok=True)
         names = set()
         for folder in folders:
-            names.add(folder.name.replace("_", "-"))
+            name = _plugin_name(folder)
+            names.add(name)
             first_party = folder.resolve().parent in (base() / "handlers", base() / "adapters")
-            if not first_party and not (home / folder.name).exists():
-                (home / folder.name).symlink_to(folder.resolve(), target_is_directory=True)
+            if not first_party and folder.absolute().parent != home and not (home / name).exists():
+                (home / name).symlink_to(folder.resolve(), target_is_directory=True)
         config = self.runtime.config
         loader = Loader(base(), root, config=config, services=self.runtime.services, core_version=__version__)
         plugins = loader.load(names, on_load=False)
@@ -227,6 +228,14 @@ class Bot:
     def dead(self) -> list[DeadLetter]:
         """Return the dead letters, newest first."""
         return self.transport.dead()
+
+
+def _plugin_name(folder: Path) -> str:
+    """Return the name of the plugin in `folder`, which may be called otherwise, as a clone of its repository is."""
+    try:
+        return load_manifest(folder).name
+    except ManifestError:
+        return hyphenated(folder.name)
 
 
 def _refuse_twins(handlers: list[Handler]) -> None:

@@ -6,14 +6,13 @@ import os
 import secrets
 import socket
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lumia.errors import BackendUnavailableError
 from lumia.ports import Limits
-from tasks.archive.place import place_of
-from tasks.archive.reader import ArchiveHistory
-from tasks.transport import RedisTransport
-from tasks.transport import connect as connect_redis
+
+if TYPE_CHECKING:
+    from tasks.transport import RedisTransport
 
 ENVIRONMENT = "LUMIA_REDIS_URL"
 STATE = Path("data") / "run" / "redis.url"
@@ -43,7 +42,12 @@ def redis_url(root: Path) -> str:
 
 def connect(root: Path, limits: Limits, config: Any = None) -> RedisTransport:
     """Return the transport of the bot in `root`; nothing is sent yet."""
-    url = redis_url(root)
+    url = redis_url(root)  # first: a command for a bot that isn't running loads no client for the rest of its life
+    from tasks.archive.place import place_of
+    from tasks.archive.reader import ArchiveHistory
+    from tasks.transport import RedisTransport
+    from tasks.transport import connect as connect_redis
+
     transport = RedisTransport(connect_redis(url), worker=worker_name(), limits=limits, url=url)
     transport.archive = ArchiveHistory(place_of(root))
     return transport

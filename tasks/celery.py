@@ -11,9 +11,8 @@ from typing import Any
 from celery import signals
 
 from lumia.errors import LumiaError
-from lumia.isolation import SERVING
 from lumia.journal import described
-from lumia.paths import find_root
+from lumia.paths import ISOLATED_WORKER, find_root
 from tasks.app import celery_app, register
 from tasks.backend import redis_url
 from tasks.isolated.worker import IsolatedWorker
@@ -32,7 +31,7 @@ ROOT, URL = _root_and_url()
 os.environ["LUMIA_ROOT"] = ROOT
 
 app = celery_app(URL, ROOT)
-worker = IsolatedWorker(app) if os.environ.get(SERVING) else LumiaWorker(app)
+worker = IsolatedWorker(app) if os.environ.get(ISOLATED_WORKER) else LumiaWorker(app)
 step = register(app, worker)
 
 
@@ -50,7 +49,9 @@ def _or_leave() -> Iterator[None]:
 @signals.celeryd_init.connect
 def _prepare(options: Any = None, **_: Any) -> None:
     with _or_leave():
-        worker.prepare(explicit_queues=bool((options or {}).get("queues")))
+        queues = (options or {}).get("queues")
+        worker.prepare(explicit_queues=bool(queues))
+        worker.refuse_isolated(queues or ())
 
 
 @signals.worker_init.connect

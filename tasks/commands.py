@@ -18,6 +18,7 @@ from tasks import (  # noqa: F401 (they mark commands of their own)
     dead_commands,
     effect_commands,
     explain_commands,
+    isolated_commands,
     lane_commands,
     replay_commands,
 )

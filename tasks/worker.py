@@ -5,20 +5,23 @@ from __future__ import annotations
 import json
 import os
 import signal
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
 from celery import Celery
 
 from lumia.box import Box
-from lumia.errors import LumiaError, UnknownRunError
+from lumia.errors import LumiaError, PluginLoadError, StaleRoutesError, UnknownRunError
 from lumia.executor import StepListener
+from lumia.following import Follower
+from lumia.generations import Changed
 from lumia.isolation import isolated_queues
 from lumia.marks import ISOLATED_PREFIX
-from lumia.opening import start_plugins
+from lumia.opening import open_following, start_plugins, taking
 from lumia.ports import Claim, RunRequest
 from lumia.routes import RouteTable
-from lumia.runtime import Runtime, open_bot
+from lumia.runtime import Runtime
 from lumia.system import new_id
 from tasks.alone import Alone
 from tasks.archive.thread import ArchiveThread
@@ -31,7 +34,7 @@ from tasks.pool import TaskPool
 from tasks.queues import add_consumer, cancel_consumer, consume
 from tasks.transport import RedisTransport, connect
 from tasks.turns import Share, Turns
-from tasks.watch import Watch, leave_after
+from tasks.watch import Watch, leave_after, leave_to_be_replaced
 
 
 class StepFailed(Exception):
@@ -55,6 +58,8 @@ class LumiaWorker:
         self._ailing: dict[str, int] = {}
         self._explicit = False
         self._served: set[str] = set()
+        self._follower: Follower | None = None
+        self._deployment = 0
 
     @property
     def bot(self) -> Runtime:
@@ -72,7 +77,7 @@ class LumiaWorker:
     def prepare(self, explicit_queues: bool) -> None:
         """Load the plugins (without starting them), publish the routes, choose the queues."""
         self._explicit = explicit_queues
-        self._bot = open_bot(load="all", start=False)
+        self._bot, self._deployment = open_following("all", start=False)
         self._app.conf.worker_concurrency = self._bot.limits.concurrency
         table = self._publish()
         if not explicit_queues:
@@ -80,6 +85,15 @@ class LumiaWorker:
             consume(self._app, sorted(self._served))
         self._register(table)
         self._note_ailing()
+
+    def refuse_isolated(self, queues: str | Sequence[str]) -> None:
+        """Raise `PluginLoadError` when this worker was given the queue of an isolated plugin: it has its own worker."""
+        names = queues.split(",") if isinstance(queues, str) else queues
+        for name in sorted(isolated_queues(self.bot.plugins).intersection(names)):
+            plugin = name.removeprefix(ISOLATED_PREFIX)
+            raise PluginLoadError(
+                f"{plugin} is isolated, and its queue has a worker of its own: `lumia isolated {plugin}`"
+            )
 
     def execute_here(self, slots: int) -> None:
         """Start the plugins and the keeper: this process executes `slots` steps at once; a prefork child, one."""
@@ -96,8 +110,20 @@ class LumiaWorker:
         self._report_failures()
         self._keeper = Keeper(self.bot, self.transport, self._refresh, self._watch, slots)
         self._keeper.start()
+        self._follow()
         self._archive = ArchiveThread(self.bot.root, self.transport, self.bot.config)
         self._archive.start()
+
+    def _follow(self) -> None:
+        """Take part in deployments: plugins are exchanged while this process runs."""
+        takes = taking(self.bot, "all", switched=self._switched, hung=leave_to_be_replaced)
+        self._follower = Follower(self.bot, takes, self._deployment)
+        self._follower.start()
+
+    def _switched(self, changed: Changed) -> None:
+        assert self.bot.plugins is not None
+        self._register(self.bot.describe(self.bot.plugins))
+        self._report_failures()
 
     def _report_failures(self) -> None:
         """Tell `lumia status` and `lumia doctor` what failed to load; the newest worker's word counts."""
@@ -143,6 +169,9 @@ class LumiaWorker:
         if self._archive is not None:
             self._archive.stop()
             self._archive = None
+        if self._follower is not None:
+            self._follower.stop()
+            self._follower = None
         if self._keeper is not None:
             self._keeper.stop()
             self._keeper = None
@@ -218,15 +247,43 @@ class LumiaWorker:
 
     def _publish(self) -> RouteTable:
         assert self.bot.plugins is not None
-        table = self.bot.transport.publish(self.bot.install(self.bot.plugins))
+        mine = self.bot.install(self.bot.plugins)
+        try:
+            table = self.bot.transport.publish(mine, deployment=self._loaded)
+        except StaleRoutesError:
+            # Another deployment is active by now, and this process will follow; or the broker was emptied.
+            emptied = not self.bot.transport.deployments().look().active
+            published = None if emptied else self.bot.transport.routes()
+            table = published or self.bot.transport.publish(mine)
         self.bot.use_routes(table)
         return table
+
+    @property
+    def _loaded(self) -> int:
+        """Return the deployment whose plugins this process has."""
+        return self._follower.number if self._follower is not None else self._deployment
+
+    def _follow_in_main(self, glance: RedisTransport) -> None:
+        """Load what is active by now for the children that this process will fork; it executes nothing itself."""
+        standing = glance.deployments().look()
+        if standing.active in (0, self._deployment):
+            return
+        self._deployment = standing.active
+        wanted = glance.deployments().wanted(standing.active)
+        if wanted is None:
+            return
+        takes = taking(self.bot, "all", switched=self._switched)
+        for failure in self.bot.generations.prepare(lambda keep: takes.load(wanted, keep), start=False):
+            self.bot.log.error("children of this process begin with the plugins before: %s", failure)
+        self._switched(self.bot.generations.switch())
+        self.bot.generations.retire(())
 
     def _refresh_in_main(self) -> None:
         """Refresh without ever holding up Celery's loop for long."""
         assert self._glance is not None
         try:
             with self.bot.activated():
+                self._follow_in_main(self._glance)
                 if self._glance.routes_number() == self.bot.table.number:
                     self._leave_if_repaired()
                     self._serve_new(self._glance)

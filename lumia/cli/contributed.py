@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import sys
 import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -101,8 +102,10 @@ def _of_plugins(base: Path, root: Path | None, settings: dict[str, Any], problem
         except (OSError, ValueError, RecursionError) as error:
             problems.append(f"plugin {plugin!r} offers no commands, {file} can't be read: {error}")
             continue
+        apart = isolated(file) and os.environ.get(paths.ISOLATED) != plugin
+        loaded = partial(elsewhere, file.parent) if apart else None
         for command, text in listed.items():
-            yield Contributed(command, text, f"plugin {plugin!r}", partial(command_of, plugin, command))
+            yield Contributed(command, text, f"plugin {plugin!r}", loaded or partial(command_of, plugin, command))
 
 
 def _manifests(base: Path, root: Path | None) -> Iterator[Path]:
@@ -115,8 +118,31 @@ def _manifests(base: Path, root: Path | None) -> Iterator[Path]:
         yield from sorted(file for file in parent.glob("*/manifest.json") if file.parent.name[0] not in "._")
 
 
+@lru_cache(maxsize=1024)
+def _raw(file: Path) -> Any:
+    return json.loads(file.read_text("utf-8"))
+
+
+def isolated(file: Path) -> bool:
+    """Tell whether the manifest asks for processes of the plugin's own."""
+    manifest = _raw(file)
+    return isinstance(manifest, dict) and bool(manifest.get("isolation"))
+
+
+def elsewhere(folder: Path) -> AbstractContextManager[Function]:
+    """Become this same command in the environment of the isolated plugin in `folder`, where it can be loaded."""
+    from lumia.isolation_describing import own_environ
+    from lumia.isolation_env import environment
+    from lumia.manifest import load_manifest
+
+    root, manifest = paths.find_root(), load_manifest(folder)
+    python = str(environment(root, manifest).python)
+    sys.stdout.flush()
+    os.execve(python, [python, "-P", "-m", "lumia", *sys.argv[1:]], own_environ(root, manifest.name))
+
+
 def _listed(file: Path) -> dict[str, str]:
-    manifest = json.loads(file.read_text("utf-8"))
+    manifest = _raw(file)
     listed = manifest.get("commands", {}) if isinstance(manifest, dict) else None
     if not isinstance(listed, dict) or not all(isinstance(text, str) and name.strip() for name, text in listed.items()):
         raise ValueError('"commands" is an object of name and one line of help')

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 
-from lumia import config, runtime
+from lumia import config, opening
 from lumia.errors import LumiaError
 from lumia.gateway.server import serve
 from lumia.gateway.settings import Settings
@@ -15,9 +15,9 @@ def main() -> int:
     """Open the bot, serve it, return the exit code."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     try:
-        bot = runtime.open_bot(load="gateway")
+        bot, deployment = opening.open_following("gateway")
         try:
-            serve(bot, Settings.of(config.get("lumia").gateway))
+            serve(bot, Settings.of(config.get("lumia").gateway), deployment)
         finally:
             bot.close()
     except LumiaError as error:

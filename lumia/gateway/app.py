@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,8 @@ from lumia.gateway.settings import Settings
 from lumia.gateway.sockets import Sockets
 
 if TYPE_CHECKING:
+    from lumia.generations import Changed
+    from lumia.plugin import Plugin
     from lumia.runtime import Runtime
 
 CONSOLE = "/console"
@@ -41,15 +44,48 @@ class Gateway:
         self.calls = Calls(self.settings.threads, self.settings.waiting)
         self.intake = Intake(bot, self.settings.waiting)
         self.feed = JournalFeed(runs.tail, runs.cursor)
-        routes = routes_of(mounts_of(bot) if mounts is None else mounts)
+        self._in_use: Counter[tuple[str, str]] = Counter()
+        self._mount(mounts_of(bot, self._in_use) if mounts is None else mounts)
+        self.sockets = Sockets(self._websocket, self.settings.socket_rate)
+        self.residents = Residents.of(bot)
+        self._exchanges: set[asyncio.Task[None]] = set()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def _mount(self, mounts: Sequence[Mount]) -> None:
+        routes = routes_of(mounts)
         self.paths = paths(routes)
         own = [Route("/healthz", self._health), Route("/", self._index)]
         behind = Starlette(
             routes=[*own, *routes], exception_handlers={HTTPException: _http_error, Exception: _unforeseen}
         )
         self._front = Front(self.settings, routes, behind)
-        self.sockets = Sockets(self._front.websocket, self.settings.socket_rate)
-        self.residents = Residents.of(bot)
+
+    async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._front.websocket(scope, receive, send)
+
+    # --- plugins that are exchanged while it serves
+
+    def switched(self, changed: Changed) -> None:
+        """Serve what the bot's plugins mount now; safe for threads."""
+        if self._loop is not None and (changed.gone or changed.fresh):
+            self._loop.call_soon_threadsafe(self._exchange, changed)
+
+    def is_busy(self, plugin: Plugin) -> bool:
+        """Tell whether an old generation of a plugin still serves somebody here."""
+        owner = (plugin.name, plugin.generation)
+        return self._in_use[owner] > 0 or self.residents.serves(owner)
+
+    def _exchange(self, changed: Changed) -> None:
+        self._mount(mounts_of(self.bot, self._in_use))
+        owners = {(plugin.name, plugin.generation) for plugin in changed.gone}
+        token = serving.set(self)
+        try:
+            for work in (self.residents.exchange(owners, self.settings.drain), self.sockets.send_away(owners)):
+                task = asyncio.create_task(work)
+                self._exchanges.add(task)
+                task.add_done_callback(self._exchanges.discard)
+        finally:
+            serving.reset(token)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection (ASGI)."""
@@ -66,6 +102,7 @@ class Gateway:
     def begin(self) -> None:
         """Start what plugins have run beside the requests; called when the server listens."""
         self.bot.draining = False
+        self._loop = asyncio.get_running_loop()
         self.bot.embedding.resume()
         token = serving.set(self)
         try:

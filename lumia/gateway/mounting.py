@@ -5,15 +5,17 @@ from __future__ import annotations
 import inspect
 import logging
 import math
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
@@ -27,29 +29,53 @@ if TYPE_CHECKING:
 RETRY_AFTER = "2"
 """Seconds after which a client may try again while the broker is away."""
 RESERVED = ("/", "/healthz")
+OWNER = "lumia.owner"
+"""Where the scope of a WebSocket has the plugin and generation that serve it."""
 _log = logging.getLogger("lumia.gateway")
 
 
 @dataclass(frozen=True)
 class Mount:
-    """One marked function of a plugin and where it is served. kind: route or websocket."""
+    """One marked function of a plugin and where it is served. kind: route or websocket.
+
+    in_use: counts, by (plugin, generation), what is being served.
+    """
 
     kind: str
     path: str
     function: Callable[..., Any]
     plugin: str
     methods: tuple[str, ...] = ("GET",)
+    generation: str = ""
+    in_use: Counter[tuple[str, str]] = field(default_factory=Counter, compare=False)
 
     @classmethod
     def of(cls, mark: Mark, function: Callable[..., Any], plugin: str) -> Mount:
         """Return the mount that a mark asks for."""
         return cls(mark.kind, mark.id, function, plugin, tuple(mark.options.get("methods", ("GET",))))
 
+    @property
+    def owner(self) -> tuple[str, str]:
+        """Return plugin and generation."""
+        return self.plugin, self.generation
 
-def mounts_of(bot: Runtime) -> list[Mount]:
-    """Return what the loaded plugins of a bot mount, in load order."""
+    @contextmanager
+    def serving(self) -> Iterator[None]:
+        """Count something that is being served."""
+        self.in_use[self.owner] += 1
+        try:
+            yield
+        finally:
+            self.in_use[self.owner] -= 1
+
+
+def mounts_of(bot: Runtime, in_use: Counter[tuple[str, str]] | None = None) -> list[Mount]:
+    """Return what the loaded plugins of a bot mount, in load order. in_use: counts what they are serving."""
     handlers = bot.plugins.handlers("route", "websocket") if bot.plugins is not None else []
-    return [Mount.of(handler.mark, handler.fn, handler.plugin) for handler in handlers]
+    counter = Counter[tuple[str, str]]() if in_use is None else in_use
+    return [
+        replace(Mount.of(one.mark, one.fn, one.plugin), generation=one.generation, in_use=counter) for one in handlers
+    ]
 
 
 def routes_of(mounts: Iterable[Mount]) -> list[Route | WebSocketRoute]:
@@ -81,12 +107,18 @@ def _guarded(mount: Mount) -> Callable[[Request], Awaitable[Response]]:
     function = mount.function if inspect.iscoroutinefunction(mount.function) else _in_thread(mount.function)
 
     async def endpoint(request: Request) -> Response:
+        with mount.serving():
+            return await answered(request)
+
+    async def answered(request: Request) -> Response:
         try:
             response = await function(request)
             if not isinstance(response, Response):
                 raise TypeError(
                     f"{mount.function.__qualname__} returned {type(response).__name__}; a route returns a Response"
                 )
+            if isinstance(response, StreamingResponse):
+                response.body_iterator = _counted(response.body_iterator, mount)
             return response
         except HTTPException as error:
             return http_refusal(error)
@@ -96,6 +128,13 @@ def _guarded(mount: Mount) -> Callable[[Request], Awaitable[Response]]:
             return failure(error, f"{request.method} {mount.path} of plugin {mount.plugin}")
 
     return endpoint
+
+
+async def _counted(parts: AsyncIterable[Any], mount: Mount) -> AsyncIterator[Any]:
+    """A stream is written by the plugin's code long after its function has returned."""
+    with mount.serving():
+        async for part in parts:
+            yield part
 
 
 def _in_thread(function: Callable[..., Any]) -> Callable[[Request], Awaitable[Any]]:
@@ -131,6 +170,11 @@ def refusal(status: int, why: str, headers: dict[str, str] | None = None) -> Res
 
 def _guarded_socket(mount: Mount) -> Callable[[WebSocket], Awaitable[None]]:
     async def endpoint(socket: WebSocket) -> None:
+        socket.scope[OWNER] = mount.owner
+        with mount.serving():
+            await served(socket)
+
+    async def served(socket: WebSocket) -> None:
         try:
             await mount.function(socket)
         except WebSocketDisconnect:

@@ -9,7 +9,7 @@ import asyncio
 import logging
 import time
 import traceback
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -34,10 +34,14 @@ _log = logging.getLogger("lumia.gateway")
 
 @dataclass
 class Resident:
-    """One marked function. failures: those in a row. error: the id its last one was logged under."""
+    """One marked function. failures: those in a row. error: the id its last one was logged under.
+
+    owner: plugin and generation.
+    """
 
     name: str
     run: Callable[[], Awaitable[None]]
+    owner: tuple[str, str] = ("", "")
     failures: int = 0
     error: str = ""
     alarmed: bool = True  # an alarm of an earlier process ends as well
@@ -48,19 +52,24 @@ class Resident:
         return self.failures >= TOLERATED
 
 
+def residents_of(bot: Runtime) -> list[Resident]:
+    """Return those that the loaded plugins of a bot mark."""
+    handlers = bot.plugins.handlers(RESIDENT) if bot.plugins is not None else []
+    return [Resident(one.name, one.fn, (one.plugin, one.generation)) for one in handlers]
+
+
 class Residents:
     """Runs the residents of one gateway."""
 
     def __init__(self, bot: Runtime, residents: Sequence[Resident]) -> None:
-        self._bot, self._residents = bot, residents
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._bot, self._residents = bot, list(residents)
+        self._tasks: dict[asyncio.Task[None], Resident] = {}
         self._stopping = False
 
     @classmethod
     def of(cls, bot: Runtime) -> Residents:
         """Return those that the loaded plugins of a bot mark."""
-        handlers = bot.plugins.handlers(RESIDENT) if bot.plugins is not None else []
-        return cls(bot, [Resident(handler.name, handler.fn) for handler in handlers])
+        return cls(bot, residents_of(bot))
 
     @property
     def failing(self) -> list[str]:
@@ -71,17 +80,41 @@ class Residents:
         """Begin all of them, in the running loop; they have the caller's context and its bot."""
         self._stopping = False
         for one in self._residents:
-            task = asyncio.create_task(self._keep(one), name=f"resident {one.name}")
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._begin(one)
+
+    def _begin(self, one: Resident) -> None:
+        task = asyncio.create_task(self._keep(one), name=f"resident {one.name}")
+        self._tasks[task] = one
+        task.add_done_callback(self._tasks.pop)
+
+    def serves(self, owner: tuple[str, str]) -> bool:
+        """Tell whether a generation of a plugin still has something running."""
+        return any(one.owner == owner for one in self._tasks.values())
+
+    async def exchange(self, owners: Collection[tuple[str, str]], seconds: float) -> None:
+        """End the residents of these generations, and begin those that the bot's plugins mark now and didn't before.
+
+        The old ones are awaited first, at most so long: they give back what only one can own, as a connection.
+        """
+        theirs = [task for task, one in self._tasks.items() if one.owner in owners]
+        known = {one.owner for one in self._residents}
+        self._residents = [one for one in self._residents if one.owner not in owners]
+        fresh = [one for one in residents_of(self._bot) if one.owner not in known]
+        self._residents += fresh
+        await self._end(theirs, seconds)
+        for one in fresh if not self._stopping else ():
+            self._begin(one)
 
     async def stop(self, seconds: float) -> None:
         """Cancel all of them and wait until they have ended, at most so long."""
         self._stopping = True
-        for task in self._tasks:
+        await self._end(list(self._tasks), seconds)
+
+    async def _end(self, tasks: Collection[asyncio.Task[None]], seconds: float) -> None:
+        for task in tasks:
             task.cancel()
-        if self._tasks:
-            _, left = await asyncio.wait(self._tasks, timeout=max(0.0, seconds))
+        if tasks:
+            _, left = await asyncio.wait(tasks, timeout=max(0.0, seconds))
             for task in left:
                 _log.error("%s has not ended %g s after it was cancelled; it is left behind", task.get_name(), seconds)
 

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 import uvicorn
 
 from lumia.errors import GatewayError
+from lumia.following import Follower
 from lumia.gateway import connection
 from lumia.gateway.app import Gateway
 from lumia.gateway.settings import Settings
+from lumia.opening import taking
 
 if TYPE_CHECKING:
     from lumia.runtime import Runtime
@@ -24,7 +26,7 @@ _log = logging.getLogger("lumia.gateway")
 class Server(uvicorn.Server):
     """A uvicorn server that sends WebSockets away with 1001 before it waits for requests in flight."""
 
-    def __init__(self, gateway: Gateway) -> None:
+    def __init__(self, gateway: Gateway, follower: Follower | None = None) -> None:
         settings = gateway.settings
         http, socket = connection.of(settings)
         super().__init__(
@@ -34,13 +36,15 @@ class Server(uvicorn.Server):
                 timeout_graceful_shutdown=max(1, int(settings.drain)),
             )
         )  # fmt: skip
-        self._gateway = gateway
+        self._gateway, self._follower = gateway, follower
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Listen, and start the residents."""
         await super().startup(sockets)
         if not self.should_exit:
             self._gateway.begin()
+            if self._follower is not None:
+                await asyncio.to_thread(self._follower.start)
 
     async def on_tick(self, counter: int) -> bool:
         """Once a second, end connections whose clients are too slow; uvicorn asks ten times a second."""
@@ -55,6 +59,8 @@ class Server(uvicorn.Server):
         """Stop listening, send WebSockets away, finish requests in flight."""
         for server in self.servers:
             server.close()
+        if self._follower is not None:
+            await asyncio.to_thread(self._follower.stop)
         await self._gateway.drain()
         await super().shutdown(sockets)
 
@@ -71,10 +77,11 @@ def listen(settings: Settings) -> socket.socket:
         ) from error
 
 
-def serve(bot: Runtime, settings: Settings) -> None:
-    """Serve until SIGTERM or SIGINT, then drain and return."""
+def serve(bot: Runtime, settings: Settings, deployment: int = 0) -> None:
+    """Serve until SIGTERM or SIGINT, then drain and return. deployment: the one whose plugins are loaded."""
     gateway = Gateway(bot, settings)
-    server = Server(gateway)
+    follower = Follower(bot, taking(bot, "gateway", switched=gateway.switched, busy=gateway.is_busy), deployment)
+    server = Server(gateway, follower)
     listening = listen(settings)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _handled)

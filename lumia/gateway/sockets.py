@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 from contextlib import suppress
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from lumia.gateway.mounting import OWNER
 from lumia.gateway.settings import Settings
 
 GOING_AWAY = 1001
+STOPPING = "the gateway is stopping"
+RELOADED = "what serves this was exchanged; connect again"
 
 
 class Sockets:
@@ -25,7 +29,7 @@ class Sockets:
         if scope["type"] != "websocket":
             await self._app(scope, receive, send)
             return
-        socket = _Socket(receive, send, self._rate)
+        socket = _Socket(scope, receive, send, self._rate)
         self._open.add(socket)
         self._note_change()
         try:
@@ -40,6 +44,11 @@ class Sockets:
     def _note_change(self) -> None:
         if self._changed is not None:
             self._changed.set()
+
+    async def send_away(self, owners: Collection[tuple[str, str]]) -> None:
+        """Close the WebSockets that these generations of plugins serve with 1001: their clients find the next one."""
+        theirs = [socket for socket in self._open if socket.owner in owners]
+        await asyncio.gather(*(socket.go_away(RELOADED) for socket in theirs), return_exceptions=True)
 
     async def go_away(self, seconds: float) -> None:
         """Close every WebSocket with 1001, also those that open meanwhile, until their functions have returned.
@@ -64,10 +73,16 @@ class Sockets:
 class _Socket:
     """One WebSocket; after it was sent away its function sees a disconnect and can send nothing more."""
 
-    def __init__(self, receive: Receive, send: Send, rate: float) -> None:
-        self._receive, self._send = receive, send
+    def __init__(self, scope: Scope, receive: Receive, send: Send, rate: float) -> None:
+        self._scope, self._receive, self._send = scope, receive, send
+        self._why = STOPPING
         self._leaving = asyncio.Event()
         self._interval, self._free_at = 1 / rate, 0.0
+
+    @property
+    def owner(self) -> object:
+        """Return the plugin and generation that serve it, None before that is known."""
+        return self._scope.get(OWNER)
 
     async def send(self, message: Message) -> None:
         """Pass a message on to the client."""
@@ -86,7 +101,7 @@ class _Socket:
             await asyncio.wait((incoming, leaving), return_when=asyncio.FIRST_COMPLETED)
             if incoming.done():
                 return incoming.result()
-            return {"type": "websocket.disconnect", "code": GOING_AWAY, "reason": "the gateway is stopping"}
+            return {"type": "websocket.disconnect", "code": GOING_AWAY, "reason": self._why}
         finally:
             incoming.cancel()
             leaving.cancel()
@@ -99,8 +114,9 @@ class _Socket:
                 async with asyncio.timeout(self._free_at - now):
                     await self._leaving.wait()
 
-    async def go_away(self) -> None:
+    async def go_away(self, why: str = STOPPING) -> None:
         """Close it."""
         if not self._leaving.is_set():
+            self._why = why
             self._leaving.set()
-            await self._send({"type": "websocket.close", "code": GOING_AWAY, "reason": "the gateway is stopping"})
+            await self._send({"type": "websocket.close", "code": GOING_AWAY, "reason": why})

@@ -6,15 +6,29 @@ or none does.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
+from lumia.deployment import Decided, Deployments, Progress, Wanted
+from lumia.errors import BackendUnavailableError, BusyDeploymentError
 from lumia.pkg.model import Locked
+
+if TYPE_CHECKING:
+    from lumia.config import ConfigStore
+    from lumia.pkg.bringing import Root
+    from lumia.ports import Transport
 
 WAIT_SECONDS = 60.0
 """How long the processes of a bot may take to load what a deployment brings."""
+SWITCH_SECONDS = 10.0
+"""How long it is waited for that they all have switched, which takes each of them a moment."""
+LOOK_SECONDS = 0.05
+SAY_SECONDS = 1.0
+Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -42,6 +56,16 @@ class Outcome:
     note: str = ""
 
     @property
+    def text(self) -> str:
+        """Return it in a sentence or two."""
+        if self.state == "rolled back":
+            reasons = "; ".join(f"{one.process}: {one.text}" for one in self.failed)
+            return f"it works on as before, since {reasons}"
+        if self.state == "stopped":
+            return self.note or "no process of the bot runs; its next start loads it"
+        return f"deployment {self.number}: {self.processes} processes of the bot switched in {self.seconds:.1f} s"
+
+    @property
     def ok(self) -> bool:
         """Tell whether the change stands."""
         return self.state != "rolled back"
@@ -63,7 +87,109 @@ def deploy(
     on_step: told in a sentence what is waited for. Returns when all have switched or none will; raises `PkgError` when
     another deployment is under way for that long.
     """
-    return Outcome("stopped")
+    from lumia.pkg.bringing import Root
+
+    opened = _opened(root)
+    if isinstance(opened, str):
+        return Outcome("stopped", note=opened)
+    transport, config = opened
+    try:
+        return hand_over(transport, Root(root, config), lock, operation=operation, layer=layer, wait=wait, say=on_step)
+    except BackendUnavailableError as error:
+        return Outcome("stopped", note=f"{error}; processes that run nevertheless load it when they start anew")
+    finally:
+        transport.close()
+
+
+def _opened(root: Path) -> tuple[Transport, ConfigStore] | str:
+    """Return the way to the running bot, or why there is none."""
+    from lumia.config import ConfigStore
+    from lumia.opening import connect, limits_of
+
+    config = ConfigStore(root)
+    try:
+        transport = connect(config.core.lumia.backend, root, limits_of(config), config)
+    except BackendUnavailableError:
+        return "no process of the bot runs; its next start loads it"
+    return transport, config
+
+
+def hand_over(
+    transport: Transport,
+    root: Root,
+    lock: Mapping[str, Locked],
+    *,
+    operation: str = "",
+    layer: str = "",
+    wait: float = WAIT_SECONDS,
+    say: Say = lambda text: None,
+) -> Outcome:
+    """Do what `deploy` does, over a transport. Raises `BackendUnavailableError` while the broker is away."""
+    deployments, began = transport.deployments(), time.monotonic()
+    disabled = root.held().disabled
+    wanted = Wanted({name: asdict(one) for name, one in lock.items()}, disabled, layer, operation, root.place)
+    number = _begun(deployments, wanted, wait, say)
+    decided = _awaited(deployments, number, wait, say)
+    if decided.state == "active":
+        root.note(number)
+        _switched(deployments, number)
+    return _outcome(decided, time.monotonic() - began)
+
+
+def _begun(deployments: Deployments, wanted: Wanted, wait: float, say: Say) -> int:
+    until, told = time.monotonic() + wait, 0
+    while True:
+        try:
+            return deployments.begin(wanted, wait)
+        except BusyDeploymentError as error:
+            if time.monotonic() >= until:
+                raise
+            if told != error.number:
+                say(f"waiting for deployment {error.number}, begun at {error.origin}")
+                told = error.number
+        time.sleep(LOOK_SECONDS)
+        deployments.look()
+
+
+def _awaited(deployments: Deployments, number: int, wait: float, say: Say) -> Decided:
+    said, until = 0.0, time.monotonic() + wait + SWITCH_SECONDS
+    while True:
+        with suppress(BackendUnavailableError):
+            deployments.look()
+            found = next((one for one in deployments.decided() if one.number == number), None)
+            if found is not None:
+                return found
+            if time.monotonic() - said > SAY_SECONDS and (progress := deployments.progress()) is not None:
+                said = time.monotonic()
+                say(_told(progress))
+        if time.monotonic() > until:
+            raise BackendUnavailableError(
+                f"nobody knows what became of deployment {number}: the broker does not answer"
+            )
+        time.sleep(LOOK_SECONDS)
+
+
+def _told(progress: Progress) -> str:
+    count = len(progress.open) + len(progress.ready)
+    waiting = ", ".join(progress.open[:3]) + (f" and {len(progress.open) - 3} more" if len(progress.open) > 3 else "")
+    return f"{len(progress.ready)} of {count} processes have loaded it; waiting for {waiting or 'the decision'}"
+
+
+def _switched(deployments: Deployments, number: int) -> None:
+    """Wait until every process works with a deployment; one that takes long does so soon, and nothing depends on it."""
+    until = time.monotonic() + SWITCH_SECONDS
+    while time.monotonic() < until and any(member.active < number for member in deployments.members()):
+        if deployments.look().active != number:
+            return
+        time.sleep(LOOK_SECONDS)
+
+
+def _outcome(decided: Decided, seconds: float) -> Outcome:
+    failed = tuple(Failed(name, why) for name, why in decided.reasons)
+    if decided.state == "rolled back":
+        return Outcome("rolled back", decided.number, decided.ready, failed, seconds)
+    state: Literal["active", "stopped"] = "active" if decided.ready else "stopped"
+    return Outcome(state, decided.number, decided.ready, (), seconds)
 
 
 def settled(root: Path, operation: str, *, wait: float = WAIT_SECONDS) -> Outcome | None:
@@ -71,4 +197,18 @@ def settled(root: Path, operation: str, *, wait: float = WAIT_SECONDS) -> Outcom
 
     One that is still undecided is waited for. For recovery: `active` is finished, anything else is undone.
     """
-    return None
+    opened = _opened(root)
+    if isinstance(opened, str):
+        return None
+    transport, _ = opened
+    try:
+        deployments = transport.deployments()
+        progress = deployments.progress()
+        if progress is not None and progress.wanted.operation == operation:
+            return _outcome(_awaited(deployments, progress.number, wait, lambda text: None), 0.0)
+        found = next((one for one in deployments.decided() if one.operation == operation), None)
+        return _outcome(found, 0.0) if found is not None else None
+    except BackendUnavailableError:
+        return None
+    finally:
+        transport.close()

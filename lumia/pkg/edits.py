@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -30,6 +30,11 @@ def found(folder: Path, commit: str) -> list[Edit]:
 
     Raises `OperationError` when the folder's repository doesn't know the commit.
     """
+    return compared(folder, commit)[0]
+
+
+def compared(folder: Path, commit: str) -> tuple[list[Edit], list[str]]:
+    """Return `found`, and what the plugin lets git ignore: files that it made itself while it ran."""
     installed = dict(_committed(folder, commit))
     here = dict(_present(folder))
     edits = [Edit("missing", file) for file in installed if file not in here]
@@ -37,13 +42,7 @@ def found(folder: Path, commit: str) -> list[Edit]:
     added = [file for file in here if file not in installed]
     ignored = _ignored(folder, added) if added else frozenset()
     edits += [Edit("added", file) for file in added if file not in ignored]
-    return sorted(edits, key=lambda edit: edit.file)
-
-
-def ignored(folder: Path, commit: str) -> list[str]:
-    """Return the files that the plugin lets git ignore: what it made itself while it ran. `__pycache__` is left out."""
-    installed = dict(_committed(folder, commit))
-    return sorted(_ignored(folder, [file for file, _ in _present(folder) if file not in installed]))
+    return sorted(edits, key=lambda edit: edit.file), sorted(ignored)
 
 
 def patch(folder: Path, commit: str, index: Path) -> bytes:
@@ -102,7 +101,7 @@ def _ignored(folder: Path, names: list[str]) -> frozenset[str]:
     return frozenset(os.fsdecode(name) for name in shown.split(b"\0") if name)
 
 
-def carry(old: Path, new: Path, names: list[str]) -> None:
+def carry(old: Path, new: Path, names: Iterable[str]) -> None:
     """Copy what the plugin had made itself to its new version, as a checkout would have kept it."""
     import shutil
 

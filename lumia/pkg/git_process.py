@@ -15,8 +15,8 @@ from typing import IO, Literal
 from lumia.pkg.text import plain
 
 Progress = Callable[[str, float | None], None]
-"""Called with what is being done and how much of it is (0 to 1, None when nobody knows)."""
-Kind = Literal["offline", "absent", "denied", "late", "large", "unsafe", "dumb", "other"]
+"""Called, from a thread of its own, with what is being done and how much of it is (0 to 1, None: nobody knows)."""
+Kind = Literal["offline", "absent", "denied", "late", "large", "unsafe", "dumb", "full", "foreign", "missing", "other"]
 
 PROTOCOLS = ("http", "https", "ssh", "git", "file")
 _KEPT = frozenset(
@@ -55,12 +55,16 @@ _SETTINGS = {
 }
 _MEMORY = 4 * 1024 * 1024  # KiB of address space: what a pack unfolds to is inflated in memory
 # The shell sets the limits on the child alone; a call between fork and exec would do it in a process with threads.
-_LIMITED = 'ulimit -f "$1" 2>/dev/null; ulimit -v "$2" 2>/dev/null; ulimit -c 0; shift 2; exec git "$@"'
+# SIGXFSZ (25) is ignored, so that git is told of a file grown too large and tidies up.
+_LIMITED = 'trap "" 25; ulimit -f "$1" 2>/dev/null; ulimit -v "$2" 2>/dev/null; ulimit -c 0; shift 2; exec git "$@"'
 _GRACE = 2.0
+_NOT_FOUND = 127
 _ERR_CHARS = 64 * 1024
 _PERCENT = re.compile(r"(?:remote: )?([A-Z][A-Za-z ]{2,40}):\s+(\d{1,3})% ")
 _KINDS: tuple[tuple[Kind, re.Pattern[str]], ...] = (
-    ("large", re.compile(r"died of signal (?:25|31)|File too large|File size limit|[Oo]ut of memory|malloc failed")),
+    ("large", re.compile(r"File too large|File size limit|[Oo]ut of memory|malloc failed")),
+    ("full", re.compile(r"No space left on device|Out of diskspace|Disk quota exceeded|Read-only file system")),
+    ("foreign", re.compile(r"dubious ownership")),
     ("dumb", re.compile(r"dumb http transport does not support shallow")),
     ("unsafe", re.compile(r"fsck error|transport '[^']*' not allowed|strange (?:hostname|pathname|port)|unsafe URL")),
     (
@@ -75,7 +79,7 @@ _KINDS: tuple[tuple[Kind, re.Pattern[str]], ...] = (
         "denied",
         re.compile(
             r"Authentication failed|could not read (?:Username|Password)|Permission denied|Host key verification"
-            r"|terminal prompts disabled|returned error: 40[13]|dubious ownership"
+            r"|terminal prompts disabled|returned error: 40[13]"
         ),
     ),
     (
@@ -187,7 +191,7 @@ def piped(
     if running.late:
         raise GitFailed("late", f"git was not done after {timeout:g} s")
     if process.returncode and not running.stopped:
-        raise _failed("".join(running.said), process.returncode)
+        raise failure("".join(running.said), process.returncode)
 
 
 def _start(
@@ -247,10 +251,11 @@ def _listen(pipe: IO[bytes], said: list[str], progress: Progress | None) -> None
     said.append(rest)
 
 
-def _failed(said: str, code: int) -> GitFailed:
+def failure(said: str, code: int) -> GitFailed:
+    """Return what git's last words and exit code mean."""
     kind: Kind = next((kind for kind, pattern in _KINDS if pattern.search(said)), "other")
-    if kind == "other" and code in (153, -25, 159):
-        kind = "large"
+    if code == _NOT_FOUND:
+        return GitFailed("missing", "git is not installed, or not on PATH")
     lines = [line for line in said.splitlines() if line.startswith(("fatal:", "error:", "remote:", "ssh:"))]
     words = "; ".join(dict.fromkeys(plain(line, 200) for line in lines[-4:])) or plain(said[-300:])
     return GitFailed(kind, words or f"git ended with exit code {code}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NoReturn
@@ -12,6 +13,7 @@ from lumia.pkg.git_process import GitFailed, Progress, run
 from lumia.pkg.requests import check_url, public_url
 from lumia.pkg.text import plain
 
+_AT = re.compile(r"repository at '([^']+)'")
 _LISTING = 8 * 1024 * 1024
 _HELPER = (
     '!f() { test "$1" = get && printf \'username=%s\\npassword=%s\\n\' "$LUMIA_GIT_USER" "$LUMIA_GIT_PASSWORD"; }; f'
@@ -97,6 +99,18 @@ def explain(url: str, error: GitFailed) -> NoReturn:
             ) from None
         case "large":
             raise UnsafePackageError(f"{place} is refused: it is larger than a package may be ({error.text})") from None
+        case "full":
+            raise SourceError(
+                f"{place} can't be fetched: the disk is full or closed ({error.text}); free some of it"
+            ) from None
+        case "foreign":
+            found = _AT.search(error.text)
+            raise SourceError(
+                f"{place} belongs to another user, so git doesn't read it; if you trust it, run: "
+                f"git config --global --add safe.directory {found[1] if found else 'PATH'}"
+            ) from None
+        case "missing":
+            raise SourceError(f"{error.text}; install git 2.30 or newer") from None
         case "unsafe":
             raise UnsafePackageError(f"{place} is refused by git: {error.text}") from None
         case _:

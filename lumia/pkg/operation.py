@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from lumia.errors import LumiaError, OperationError, PkgError, PlanError
@@ -65,25 +64,23 @@ def run(
         _refuse_outdated(plan, before)
         try:
             begun = _begun(plan, layout, before, keep)
-            patches = _edited(begun, layout, force)
+            edited = _edited(begun, layout, force)
             if check is not None:
                 check(planned(before, begun.changes, layout))
         except OSError as error:
             raise OperationError(f"nothing was changed: {recovery.reason(error)}{_hint(error)}") from error
-        return _carried_out(plan, Transaction(layout, begun, on_step, keep=keep), before, deploy, patches)
+        return _carried_out(plan, Transaction(layout, begun, on_step, keep=keep), before, deploy, edited)
 
 
-def _carried_out(
-    plan: Plan, work: Transaction, before: Lock, deploy: Deploy | None, patches: Mapping[str, bytes]
-) -> Done:
+def _carried_out(plan: Plan, work: Transaction, before: Lock, deploy: Deploy | None, edited: _Edited) -> Done:
     try:
         work.begin()
-        for name, patch in patches.items():
+        for name, patch in edited.patches.items():
             files.write(work.kept / f"{name}.patch", patch)
             work.warn(f"what was edited in {name} by hand is kept in {work.kept / f'{name}.patch'}", name)
         work.stage({action.name: action.staged for action in plan.actions if action.staged is not None})
         work.before_hooks()
-        work.carry()
+        work.carry(edited.ignored)
         work.swap()
         work.settings()
         work.disabled()
@@ -191,27 +188,38 @@ def _refuse_occupied(layout: Layout, name: str) -> None:
             )
 
 
-def _edited(begun: Journal, layout: Layout, force: bool) -> Mapping[str, bytes]:
-    """Return patches of what was edited by hand; raises `PlanError` without `force`."""
-    patches = {}
+@dataclass(frozen=True)
+class _Edited:
+    """Patches of what was edited by hand, and the names of files that plugins let git ignore; both by plugin."""
+
+    patches: dict[str, bytes] = field(default_factory=dict)
+    ignored: dict[str, list[str]] = field(default_factory=dict)
+
+
+def _edited(begun: Journal, layout: Layout, force: bool) -> _Edited:
+    """Return what was edited by hand; raises `PlanError` without `force`."""
+    edited = _Edited()
     for change in begun.changes:
         if not change.there or change.before is None or change.kind not in {*REPLACES, "remove"}:
             continue
         folder = layout.folder(change.name)
-        found = [] if folder.is_symlink() else edits.found(folder, change.before.commit)
-        if folder.is_symlink() or found:
-            what = _listed([edit.file for edit in found]) or f"it is a link to {os.readlink(folder)}"
-            if not force:
-                raise PlanError(
-                    f"{change.name} was edited by hand in {folder} ({what}); take your changes out, or say --force: "
-                    "they are then kept as a patch"
-                )
+        try:
+            found, ignored = ([], []) if folder.is_symlink() else edits.compared(folder, change.before.commit)
+            what = f"it is a link to {os.readlink(folder)}" if folder.is_symlink() else _listed(found)
+        except OperationError as error:
+            found, ignored, what = [], [], str(error)
+        if what and not force:
+            raise PlanError(
+                f"{change.name} was edited by hand in {folder} ({what}); take your changes out, or say --force: they "
+                "are then kept as a patch"
+            )
         if found:
-            patches[change.name] = edits.patch(folder, change.before.commit, layout.undo / ".index")
+            edited.patches[change.name] = edits.patch(folder, change.before.commit, layout.undo / ".index")
             (layout.undo / ".index").unlink(missing_ok=True)
-    return patches
+        edited.ignored[change.name] = ignored
+    return edited
 
 
-def _listed(names: list[str]) -> str:
-    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-    return ", ".join(plain(name, 100) for name in names[:5]) + more
+def _listed(found: list[edits.Edit]) -> str:
+    more = f" and {len(found) - 5} more" if len(found) > 5 else ""
+    return ", ".join(plain(edit.file, 100) for edit in found[:5]) + more

@@ -12,6 +12,7 @@ import shutil
 import socket
 import subprocess
 from collections.abc import Iterable, Mapping
+from functools import cache
 from pathlib import Path
 
 from lumia.errors import OperationError
@@ -42,6 +43,7 @@ class Repository:
     def __init__(self, folder: Path, *, keep: int | None = None) -> None:
         self.folder = folder
         self._keep = () if keep is None else (keep,)
+        self._blobs: dict[str, str] = {}
 
     @property
     def there(self) -> bool:
@@ -53,7 +55,7 @@ class Repository:
 
         given: its standard input. index: file to use in the place of the repository's index.
         """
-        git = shutil.which("git")
+        git = _git(os.environ.get("PATH", os.defpath))
         if git is None:
             raise OperationError("git is not on PATH, and plugins are git repositories; install git")
         settings = (part for setting in _SETTINGS for part in ("-c", setting))
@@ -98,7 +100,9 @@ class Repository:
         self._enter(lock, gone, None)
 
     def _enter(self, lock: Lock, gone: Iterable[str], index: Path | None) -> None:
-        blob = self.git("hash-object", "-w", "--stdin", given=lock.text().encode()).decode().strip()
+        text = lock.text()
+        blob = self._blobs.get(text) or self.git("hash-object", "-w", "--stdin", given=text.encode()).decode().strip()
+        self._blobs[text] = blob
         lines = [f"0 {_NOTHING}\t{underscored(name)}" for name in gone]
         lines += [f"160000 {entry.commit}\t{underscored(name)}" for name, entry in sorted(lock.plugins.items())]
         self._update((*lines, f"100644 {blob}\t{LOCK_FILE}"), index)
@@ -124,6 +128,11 @@ class Repository:
             self.git("update-ref", "-m", why, "-d", branch, old or _NOTHING)
         else:
             self.git("update-ref", "-m", why, branch, new, old or _NOTHING)
+
+
+@cache
+def _git(path: str) -> str | None:
+    return shutil.which("git", path=path)
 
 
 def _environment(folder: Path, index: Path | None) -> Mapping[str, str]:

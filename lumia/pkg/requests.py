@@ -23,6 +23,7 @@ _NAME: TypeAdapter[str] = TypeAdapter(PluginName)
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _TRANSPORT = re.compile(r"([A-Za-z0-9_-]+)::")
 _SCP = re.compile(r"(?:(?P<user>[^@/:]+)@)?(?P<host>[^@/:]+):(?P<path>[^/:].*|/[^/].*)", re.DOTALL)
+_SECRET = re.compile("://.*@", re.DOTALL)
 _HOST = re.compile(r"(?!-)[A-Za-z0-9._-]{1,253}|[0-9A-Fa-f:.]{2,45}")
 _USER = re.compile(r"(?!-)[A-Za-z0-9._+-]{1,64}")
 _BAD_REF = re.compile(r"\.\.|[~^:?*\[\\\s]|@\{|//|^[-/.]|/\.|[/.]$|\.lock(?:/|$)|[^\x21-\x7e]")
@@ -42,7 +43,6 @@ def parse(text: str) -> Request:
     Raises `UnsafePackageError` for what could be read as an option, a command or another name, `SourceError` for what
     is none of the forms; both say the way out.
     """
-    _refuse_hidden(text)
     if not text:
         raise SourceError(f"nothing was asked for; name a plugin: {_FORMS}")
     if text.startswith("-"):
@@ -51,6 +51,7 @@ def parse(text: str) -> Request:
         raise UnsafePackageError(
             f"{transport[1]}:: makes git run a helper program, so it is refused; use a URL with https:// or ssh://"
         )
+    _refuse_hidden(text)
     if text in (".", "..", "~") or text.startswith(("./", "../", "/", "~/")):
         return _folder(text)
     if _SCHEME.match(text) or _SCP.fullmatch(text):
@@ -63,8 +64,13 @@ def _refuse_hidden(text: str) -> None:
         raise UnsafePackageError(f"what was asked for is {len(text)} characters long; {LONGEST} are enough for any URL")
     odd = odd_character(text) or next((char for char in text if char.isspace()), None)
     if odd is not None and (odd != " " or not text.startswith((".", "/", "~"))):
+        shown = plain(_SECRET.sub("://", text), 100)
+        if odd == " ":
+            raise UnsafePackageError(
+                f"{shown!r} holds a space; in a URL write it as %20, and name one plugin at a time"
+            )
         raise UnsafePackageError(
-            f"{plain(text, 100)!r} holds the character {named(odd)}, which can't be seen; type the name or URL yourself"
+            f"{shown!r} holds the character {named(odd)}, which can't be seen; type the name or URL yourself"
         )
 
 
@@ -178,7 +184,8 @@ def _parts(url: str) -> SplitResult:
         _ = parts.port
     except ValueError:
         raise SourceError(
-            f"{plain(url.rpartition('@')[2], 200)} is no URL; one looks like https://example.org/me/dice"
+            "that is no URL: a port is a number, and in a password '/', ':' and '@' are written as %2F, %3A and %40; "
+            "one looks like https://example.org/me/dice"
         ) from None
     return parts
 
@@ -186,9 +193,7 @@ def _parts(url: str) -> SplitResult:
 def _check_scp(url: str) -> str:
     found = _SCP.fullmatch(url)
     if found is None:
-        raise SourceError(
-            f"{plain(url, 200)} is no URL; one looks like https://example.org/me/dice or git@host:me/dice"
-        )
+        raise SourceError(f"{plain(url, 200)} is no URL; one looks like https://example.org/me/dice")
     _check_place(found["host"], found["path"], found["user"] or "", "ssh", url)
     return url
 

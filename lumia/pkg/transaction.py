@@ -106,17 +106,13 @@ class Transaction:
             elif change.kind == "remove" and change.there:
                 self._hook("pre_uninstall", change, folder)
 
-    def carry(self) -> None:
+    def carry(self, ignored: Mapping[str, list[str]]) -> None:
         """Give new versions what the old ones let git ignore: files they made themselves while they ran."""
         for change in self.journal.changes:
-            if change.kind not in REPLACES or not change.there or change.before is None:
-                continue
-            folder = self.layout.folder(change.name)
-            with contextlib.suppress(OperationError):  # a folder without its repository was accepted by --force
-                names = edits.ignored(folder, change.before.commit)
-                if names:
-                    with self.step("carry", change.name):
-                        edits.carry(folder, self.new(change.name), names)
+            names = ignored.get(change.name, ())
+            if names and change.kind in REPLACES:
+                with self.step("carry", change.name):
+                    edits.carry(self.layout.folder(change.name), self.new(change.name), names)
 
     def swap(self) -> None:
         """Exchange the folders."""

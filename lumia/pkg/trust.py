@@ -96,7 +96,7 @@ class TrustStore:
                 _trusted(entry)
         except FileNotFoundError:
             return {}
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, SignatureError) as error:
             raise SignatureError(
                 f"{self.path}: the list of trusted keys can't be read ({plain(repr(error))}); restore it from a "
                 "backup. Deleting it makes the bot trust whatever key signs a plugin next"

@@ -1,9 +1,9 @@
 -- Begin a deployment. ARGV: prefix, what it brings (JSON), ms to prepare it, what is active if nobody has said so ('').
--- Returns {'ok', number}, the same for an operation that has begun it already, or {'busy', number, what that one brings}.
+-- Returns {'ok', number}, the same for an operation that has begun just this already, or {'busy', number, what that one brings}.
 settle()
 local f = redis.call('HMGET', D, 'number', 'state', 'wanted')
 local operation = cjson.decode(ARGV[2]).operation
-if f[3] and operation ~= '' and cjson.decode(f[3]).operation == operation then return {'ok', f[1]} end
+if operation ~= '' and f[3] == ARGV[2] then return {'ok', f[1]} end
 if f[2] == 'preparing' then return {'busy', f[1], f[3]} end
 local number = tonumber(f[1] or 0) + 1
 if ARGV[4] ~= '' then redis.call('HSETNX', D, 'active_wanted', ARGV[4]) end

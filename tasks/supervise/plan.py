@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from lumia.errors import SupervisorError
 from tasks.supervise import postgres, resp, valkey
 from tasks.supervise.folders import Folders
+from tasks.supervise.isolated import IsolatedWorkers
 from tasks.supervise.ports import must_be_free
 from tasks.supervise.service import Service
 from tasks.supervise.services import (
@@ -64,6 +65,8 @@ class Plan:
     place: Place
     services: tuple[Service, ...]
     ports: tuple[Port, ...] = field(default=())
+    changing: Callable[[], Sequence[Service]] | None = None
+    """Tells which services of the kind `isolated` there are to be now; None for a plan without any."""
 
     def check_ports(self) -> None:
         """Raise `SupervisorError` for the first port that is taken."""
@@ -99,7 +102,9 @@ def make_plan(base: Path, root: Path, options: UpOptions) -> Plan:
     if options.flower:
         services.append(flower_service(place, settings.flower_port))
         ports.append(Port("127.0.0.1", settings.flower_port, "[flower] port", "Flower"))
-    return Plan(folders, place, tuple(services), tuple(ports))
+    isolated = IsolatedWorkers(place)
+    services += isolated.services()
+    return Plan(folders, place, tuple(services), tuple(ports), isolated.services)
 
 
 def _stores(folders: Folders, settings: Settings, options: UpOptions) -> tuple[list[Service], list[Port], str, str]:

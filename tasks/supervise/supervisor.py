@@ -27,10 +27,11 @@ START_TRIES = 3
 """Deaths of an essential service before it was ever ready after which `up` gives up."""
 EXTRA_WAIT = 30.0
 """Seconds that inessential services may keep `up` from saying it is ready, once the essential ones are."""
-_PULSE, _HOUSEKEEPING = 0.1, 5.0
+_PULSE, _HOUSEKEEPING, _COMPARING = 0.1, 5.0, 1.0
 _SECOND_THOUGHT = 1.0
 """Seconds within which two signals are one wish: Ctrl-C under `make` reaches us twice."""
 _REASONS_TO_LEAVE = {0: "it needs a fresh start", HUNG: "its threads hung"}
+_WORKERS = ("worker", "isolated")
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 Say = Callable[[str], None]
@@ -40,8 +41,12 @@ MakeWorker = Callable[[Mapping[str, Any]], Service]
 class Supervisor:
     """Starts services, restarts them, answers requests, and drains on SIGINT, SIGTERM or SIGHUP.
 
-    say: gets each line of progress. make_worker: turns the arguments of `lumia worker add` into a service.
+    say: gets each line of progress. make_worker: turns the arguments of `lumia worker add` into a service. changing:
+    tells which services of the kind `isolated` there are to be, as plugins come and go.
     """
+
+    parting = 30.0
+    """Seconds that the worker of a plugin that is gone or changed goes on: runs in flight end with what they began."""
 
     def __init__(
         self,
@@ -52,12 +57,16 @@ class Supervisor:
         make_worker: MakeWorker | None = None,
         redis_url: str = "",
         database_url: str = "",
+        changing: Callable[[], Sequence[Service]] | None = None,
     ) -> None:
         self._folders = folders
         self._children = [Child(service, folders) for service in services]
         self._leaving: list[tuple[Child, str, float]] = []
         self._say = say
         self._make_worker = make_worker
+        self._changing = changing
+        self._compared = time.monotonic()
+        self._gone: dict[str, float] = {}
         self._base = UpState(os.getpid(), start_mark(os.getpid()), redis_url=redis_url, database_url=database_url)
         self._written: UpState | None = None
         self._stops = 0
@@ -102,6 +111,7 @@ class Supervisor:
         for child in self._children:
             self._look_after(child)
         self._see_off()
+        self._compare()
         for request in requests.taken(self._folders.requests):
             self._serve(request)
         self._publish()
@@ -147,7 +157,7 @@ class Supervisor:
     def _replace(self, child: Child, code: int) -> None:
         """Start a successor: at once for a worker that had worked and left of its own accord, else after a pause."""
         why = _REASONS_TO_LEAVE.get(code)
-        if why is None or child.service.kind != "worker" or child.state not in ("ready", "unresponsive"):
+        if why is None or child.service.kind not in _WORKERS or child.state not in ("ready", "unresponsive"):
             self._mourn(child, f"ended with {_ending(code)}")
             return
         pid = child.pid
@@ -182,6 +192,25 @@ class Supervisor:
                 self._written = state
 
     # -- workers come and go -------------------------------------------------------------------------------------------
+
+    def _compare(self) -> None:
+        """Start the workers of isolated plugins that are new, and drain those of plugins that are gone or changed."""
+        if self._changing is None or time.monotonic() - self._compared < _COMPARING:
+            return
+        self._compared = time.monotonic()
+        wanted = {service.name: service for service in self._changing()}
+        for child in [one for one in self._children if one.service.kind == "isolated"]:
+            new = wanted.pop(child.name, None)
+            if new is not None and new.command == child.service.command:
+                self._gone.pop(child.name, None)
+            elif self._compared - self._gone.setdefault(child.name, self._compared) > self.parting:
+                del self._gone[child.name]
+                self._see_out(child, "")
+        leaving = {child.name for child, _, _ in self._leaving}
+        for service in wanted.values():
+            if service.name not in leaving:
+                self._children.append(Child(service, self._folders))
+                self._say(f"{service.name} is added: its plugin is isolated")
 
     def _serve(self, request: requests.Request) -> None:
         try:
@@ -220,11 +249,14 @@ class Supervisor:
             raise SupervisorError(
                 f"{name!r} is the last worker of the shared queues, nobody else serves them; add one like it first"
             )
+        self._see_out(child, request.id)
+
+    def _see_out(self, child: Child, request: str) -> None:
         self._children.remove(child)
         child.signal(child.service.stop)
         child.enter("stopping")
-        self._leaving.append((child, request.id, time.monotonic() + child.service.grace))
-        self._say(f"worker {name} is draining")
+        self._leaving.append((child, request, time.monotonic() + child.service.grace))
+        self._say(f"worker {child.name} is draining")
 
     def _see_off(self) -> None:
         for one in list(self._leaving):
@@ -235,7 +267,8 @@ class Supervisor:
             child.close()
             self._leaving.remove(one)
             self._say(f"worker {child.name} {'was ended after its grace period' if late else 'has drained'}")
-            requests.answer(self._folders.requests, id, {"name": child.name, "drained": not late})
+            if id:
+                requests.answer(self._folders.requests, id, {"name": child.name, "drained": not late})
 
     # -- the end -------------------------------------------------------------------------------------------------------
 

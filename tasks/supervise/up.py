@@ -14,6 +14,7 @@ from lumia.errors import SupervisorError
 from tasks.supervise import requests
 from tasks.supervise.folders import Folders
 from tasks.supervise.identity import end
+from tasks.supervise.isolated import make_environments
 from tasks.supervise.lock import UpLock
 from tasks.supervise.logs import rotate_at_start
 from tasks.supervise.plan import Plan, UpOptions, make_plan
@@ -49,6 +50,7 @@ def run(
             plan.check_ports()
             for service in plan.services:
                 rotate_at_start(folders.log(service.name))
+            make_environments(plan.place, say)
             supervisor = Supervisor(
                 folders,
                 plan.services,
@@ -56,6 +58,7 @@ def run(
                 make_worker=plan.make_worker,
                 redis_url=plan.place.redis_url,
                 database_url=plan.place.database_url,
+                changing=plan.changing,
             )
             write_private(folders.redis_url, plan.place.redis_url)
             write_private(folders.database_url, plan.place.database_url)

@@ -207,3 +207,11 @@ def test_an_object_stored_in_one_process_is_of_the_same_class_in_another(bot: Pl
         assert in_fresh_process(bot, read, tmp_path) == "True from afar"
         note = dill.loads(bytes.fromhex(stored))
         assert type(note) is importlib.import_module(f"{package}.plugin").Note
+
+
+def test_bytecode_of_another_python_is_called_that(bot: PluginBot) -> None:
+    folder = bot.plugin("plugins/closed")
+    file = compiled(folder / "plugin.py")
+    file.write_bytes(b"\x00\x00\r\n" + file.read_bytes()[4:])
+    with pytest.raises(ImportError, match=r"plugin\.pyc is bytecode of another version of Python than \d\.\d+"):
+        importlib.import_module("lumia_plugins.closed.plugin")

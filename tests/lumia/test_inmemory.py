@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -462,3 +463,17 @@ def test_closing_ends_the_threads_and_who_listens() -> None:
     assert not any(thread.is_alive() for thread in threads)
     assert not bot.transport.health().ok
     assert bot.transport.tail("$", 60, 10) == []
+
+
+def test_the_store_goes_along_to_another_transport_with_the_time_its_values_have_left() -> None:
+    clock = ManualClock()
+    before, after = InMemoryTransport(clock=clock), InMemoryTransport(clock=clock)
+    before.write(
+        [StoreOp("set", "a", value='"x"'), StoreOp("set", "b", value="1", ttl=60.0), StoreOp("incr", "c", value="2")]
+    )
+    clock.move(50)
+    after.load_store(json.loads(json.dumps(before.dump_store())))
+    assert [after.read(key) for key in "abc"] == [("value", '"x"'), ("value", "1"), ("value", "2")]
+    clock.move(11)
+    assert after.read("b") == ("none", None)
+    assert set(after.dump_store()) == {"a", "c"}

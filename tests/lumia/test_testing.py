@@ -88,6 +88,12 @@ def test_a_first_party_plugin_is_loaded_from_where_it_is() -> None:
         assert plugins is not None and plugins.plugins["heartflow"].module_name == "handlers.heartflow.plugin"
 
 
+def test_a_clone_may_be_called_otherwise_than_its_plugin(tmp_path: Path) -> None:
+    folder = plugin(tmp_path).rename(tmp_path / "greeter-repository")
+    with Bot(folder) as bot:
+        assert bot.send("hi", sender="ann").replies == ["hello, ann"]
+
+
 def test_a_folder_whose_plugin_is_not_found_is_named(tmp_path: Path) -> None:
     hidden = tmp_path / ".hidden"
     hidden.mkdir()

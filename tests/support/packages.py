@@ -44,7 +44,7 @@ class Shop:
             path = folder / file
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, "utf-8")
-        git(folder, "add", "-A")
+        git(folder, "add", "--all", "--force")
         git(folder, "commit", "--quiet", "-m", version)
         git(folder, "tag", f"v{version}")
         commit = git(folder, "rev-parse", "HEAD")
@@ -102,10 +102,10 @@ class Bot:
         root = self.layout.root
         found = {str(path.relative_to(root)): path.read_text("utf-8") for path in _files(root)}
         if (root / "plugins" / ".git").exists():
-            found["branch"] = git(root / "plugins", "rev-parse", "--verify", "--quiet", "HEAD", "--") if _born(root) else ""
+            found["branch"] = _commit(root / "plugins" / ".git")
             found["status"] = git(root / "plugins", "-c", "status.submoduleSummary=false", "status", "--short")
         for folder in sorted((root / "plugins").glob("*/.git")):
-            found[f"{folder.parent.name} HEAD"] = git(folder.parent, "rev-parse", "HEAD")
+            found[f"{folder.parent.name} HEAD"] = _commit(folder)
         return found
 
     def leftovers(self) -> list[str]:
@@ -117,8 +117,11 @@ class Bot:
         return found + [str(path) for path in self.layout.plugins.glob(".pkg*")]
 
 
-def _born(root: Path) -> bool:
-    return bool(git(root / "plugins", "for-each-ref"))
+def _commit(repository: Path) -> str:
+    """Return the commit that is checked out, "" before the first one."""
+    head = (repository / "HEAD").read_text("ascii").strip().removeprefix("ref: ")
+    ref = repository / head
+    return ref.read_text("ascii").strip() if ref.is_file() else head if len(head) == 40 else ""
 
 
 def _files(root: Path) -> list[Path]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from lumia.cli import output
@@ -38,7 +38,7 @@ class How:
 
 def change(make: Callable[[Sources], Plan], how: How) -> None:
     """Carry out the plan that `make` makes, as `how` says; whatever fails, everything stays as it is."""
-    bot = opened(changes=True)
+    bot = opened(changes=True, wait=not how.no_wait)
     watch = Watch()
     with watch.shown():
         sources = bot.sources(watch)
@@ -103,6 +103,7 @@ def _ask() -> None:
 
 def _run(bot: Opened, plan: Plan, layer: Layer | None, how: How, watch: Watch) -> None:
     from lumia.cli.pkg.handing_over import Deployer
+    from lumia.isolation_env import environment
     from lumia.pkg import operation, python_deps
     from lumia.pkg.ground import applied, python_of
 
@@ -113,6 +114,9 @@ def _run(bot: Opened, plan: Plan, layer: Layer | None, how: How, watch: Watch) -
         same = needed == dict(plan.python)
         wanted = layer if same else python_deps.resolve(needed, root=bot.root, say=watch.doing)
         built[0] = python_deps.build(wanted, say=watch.doing)
+        for action in plan.actions:
+            if action.staged is not None and action.staged.manifest.isolation is not None:
+                environment(bot.root, action.staged.manifest, watch.doing)
 
     deployer = Deployer(bot.root, watch.doing, lambda: built[0])
     with watch.shown():
@@ -125,11 +129,10 @@ def _run(bot: Opened, plan: Plan, layer: Layer | None, how: How, watch: Watch) -
             wait=not how.no_wait,
             force=how.force,
         )
-    told = deployer.handed.told if deployer.handed else ""
-    for text in done.warnings:
-        bot.warn(text)
+    told = deployer.outcome.text if deployer.outcome else ""
     if how.as_json:
-        output.data(showing.as_data(plan, operation=done.id, commit=done.commit, note=told))
+        told_already = replace(plan, warnings=(*plan.warnings, *done.warnings))
+        output.data(showing.as_data(told_already, operation=done.id, commit=done.commit, note=told))
     else:
         for action in plan.actions:
             output.text(showing.sentence(action))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,35 +15,6 @@ if TYPE_CHECKING:
     from lumia.pkg.lockfile import Lock
 
 
-@dataclass(frozen=True)
-class Handed:
-    """How the hand-over ended."""
-
-    outcome: Outcome
-
-    @property
-    def ok(self) -> bool:
-        """Tell whether the change stands."""
-        return self.outcome.ok
-
-    @property
-    def text(self) -> str:
-        """Return in a sentence or two who could not take it, or who has."""
-        failed = "; ".join(f"{one.process}: {one.text}" for one in self.outcome.failed)
-        return failed or self.outcome.note or self.told
-
-    @property
-    def told(self) -> str:
-        """Return in a sentence what the running bot has made of it."""
-        outcome = self.outcome
-        if outcome.state == "stopped":
-            return outcome.note or "no bot is running; its next start loads it"
-        if outcome.state == "active":
-            count = f"{outcome.processes} processes" if outcome.processes != 1 else "1 process"
-            return f"{count} of the running bot switched in {outcome.seconds:.1f} s"
-        return "the running bot could not take it"
-
-
 class Deployer:
     """Hands a lock over. layer: the Python packages that go with it, None to leave those as they are."""
 
@@ -52,9 +22,9 @@ class Deployer:
         self._root = root
         self._say = say
         self._layer = layer
-        self.handed: Handed | None = None
+        self.outcome: Outcome | None = None
 
-    def __call__(self, lock: Lock) -> Handed:
+    def __call__(self, lock: Lock) -> Outcome:
         """Switch the packages, hand the lock over, and switch back when the bot can't take it."""
         from lumia.pkg import layers
         from lumia.pkg.deploying import deploy
@@ -72,8 +42,8 @@ class Deployer:
         finally:
             if changed and not ok:
                 layers.switch(self._root, before)
-        self.handed = Handed(outcome)
-        return self.handed
+        self.outcome = outcome
+        return outcome
 
 
 def deployer(root: Path, say: Callable[[str], None]) -> Deployer:

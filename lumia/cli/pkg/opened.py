@@ -8,12 +8,16 @@ from typing import TYPE_CHECKING
 
 from lumia import paths
 from lumia.cli import output
+from lumia.errors import OperationError
 from lumia.pkg.layout import Layout
 
 if TYPE_CHECKING:
     from lumia.cli.pkg.watching import Watch
     from lumia.pkg.registry import Registry
     from lumia.pkg.sources import Sources
+
+FOREVER = 1e9
+"""Seconds to wait for another `pkg`, which may run a hook as long as it is allowed to."""
 
 
 @dataclass(frozen=True)
@@ -56,27 +60,32 @@ def registry_cache(layout: Layout) -> Path:
     return layout.data / "registry"
 
 
-def opened(*, changes: bool = False) -> Opened:
+def opened(*, changes: bool = False, wait: bool = True) -> Opened:
     """Return this folder's bot root, after finishing or undoing what a killed `pkg` left.
 
-    changes: the command changes plugins, which it may not in a source checkout.
+    changes: the command changes plugins, which it may not in a source checkout, and what another `pkg` is just doing
+    comes first (wait False: `OperationError` then). A query looks at what is there.
     """
     found = Opened(paths.find_root())
     if changes:
         found.layout.require_bot_root()
     if found.layout.journal.exists():
-        _recover(found)
+        try:
+            _recover(found, FOREVER if changes and wait else 0.0)
+        except OperationError as error:
+            if changes:
+                raise
+            found.warn(str(error))
     return found
 
 
-def _recover(found: Opened) -> None:
+def _recover(found: Opened, wait: float) -> None:
     from lumia.cli.pkg.handing_over import deployer
+    from lumia.cli.pkg.watching import Watch
     from lumia.pkg.recovery import recover
 
-    done = recover(found.root, deploy=deployer(found.root, _silent))
+    watch = Watch()
+    with watch.shown():
+        done = recover(found.root, deploy=deployer(found.root, watch.doing), on_step=watch.step, wait=wait)
     if done is not None:
-        output.note(f"an operation that was cut off was {done.outcome}: {done.text}", style="yellow")
-
-
-def _silent(text: str) -> None:
-    """Say nothing."""
+        output.note(done.text, style="yellow")

@@ -50,15 +50,22 @@ def list_installed(
 
 
 def _running(root: Path) -> Collection[str] | None:
-    """Return the plugins that the running bot has published, None when none is running."""
-    from lumia.cli.opened import opened as open_bot
+    """Return the plugins that the bot's live processes have published, None when none is running."""
+    from lumia.config import ConfigStore
+    from lumia.opening import connect, limits_of
 
     try:
-        with open_bot(root) as bot:
-            table = bot.transport.routes()
-            return table.plugins.keys() if table is not None else None
+        config = ConfigStore(root)
+        transport = connect(config.core.lumia.backend, root, limits_of(config), config)
     except LumiaError:
         return None
+    try:
+        table = transport.routes() if transport.deployments().members() else None
+        return table.plugins.keys() if table is not None else None
+    except LumiaError:
+        return None
+    finally:
+        transport.close()
 
 
 def files(

@@ -1,0 +1,216 @@
+"""Bringing this machine's bot root in step with the bot: what a deployment wants, and what a starting process finds.
+
+`data/pkg/deployed.json` notes with which deployment the root was in step last, and what it held then: so a starting
+process knows whether the root is behind, because the machine was away, or ahead, because the bot was stopped.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lumia.atomic import replace as write_file
+from lumia.deployment import Wanted, place_of
+from lumia.errors import BackendUnavailableError, PkgError, PlanError
+from lumia.pkg import lockfile
+from lumia.pkg.layout import Layout
+from lumia.pkg.lockfile import Lock
+from lumia.pkg.model import Locked
+
+if TYPE_CHECKING:
+    from lumia.config import ConfigStore
+    from lumia.runtime import Runtime
+
+START_SECONDS = 60.0
+LOOK_SECONDS = 0.1
+_TRIES = 3
+
+
+@dataclass(frozen=True)
+class _Noted:
+    """With which deployment a root was in step last. held: what it held then. before: what it held before that."""
+
+    number: int
+    held: str
+    before: str = ""
+
+
+class Root:
+    """One bot root and the settings that say what is disabled in it."""
+
+    def __init__(self, root: Path, config: ConfigStore) -> None:
+        self._layout, self._config = Layout(root), config
+        self.place = place_of(root)
+
+    @property
+    def managed(self) -> bool:
+        """Tell whether `pkg` has installed something here."""
+        return self._layout.lock.is_file()
+
+    def held(self) -> Wanted:
+        """Return what this root holds now."""
+        plugins = {name: asdict(one) for name, one in lockfile.read(self._layout.root).plugins.items()}
+        disabled = tuple(sorted(self._config.core.plugins.disabled))
+        return Wanted(plugins if self.managed else None, disabled, origin=self.place)
+
+    def noted(self) -> _Noted | None:
+        """Return with which deployment the root was in step last."""
+        try:
+            return _Noted(**json.loads(self._file.read_bytes()))
+        except (OSError, ValueError, TypeError):
+            return None
+
+    def note(self, number: int, before: str = "") -> None:
+        """Note that the root is in step with a deployment."""
+        self._layout.data.mkdir(parents=True, exist_ok=True)
+        write_file(self._file, json.dumps(asdict(_Noted(number, content(self.held()), before))).encode())
+
+    @property
+    def _file(self) -> Path:
+        return self._layout.data / "deployed.json"
+
+    # --- syncing
+
+    def bring(self, wanted: Wanted, number: int = 0) -> None:
+        """Make this root hold what is wanted, as `pkg` would; one process of the machine does it. Raises `PkgError`."""
+        if wanted.plugins is None:
+            return
+        with self._alone():
+            before = self.held()
+            for left in reversed(range(_TRIES)):
+                if (self.held().plugins or {}) == wanted.plugins:
+                    break
+                try:
+                    self._sync(wanted)
+                except PlanError as error:  # perhaps somebody else has changed what is installed meanwhile
+                    if not left:
+                        raise PkgError(f"{self.place} can't be brought in step with the bot: {error}") from error
+            self._disable(wanted)
+            if number:
+                self.note(number, before.dump())
+
+    def restore(self, wanted: Wanted | None) -> None:
+        """Go back to what is at work after a deployment was rolled back. wanted: None when nobody has said."""
+        noted = self.noted()
+        if wanted is None and noted is not None and noted.before:
+            wanted = Wanted.load(noted.before)
+        if wanted is not None:
+            self.bring(wanted)
+
+    def _sync(self, wanted: Wanted) -> None:
+        from lumia.pkg import history, operation, recovery
+
+        root = self._layout.root
+        recovery.recover(root)
+        lock = Lock({name: Locked(**fields) for name, fields in (wanted.plugins or {}).items()})
+        operation.run(history.sync_plan(root, lock), layout=self._layout)
+        if wanted.layer:
+            from lumia.pkg import layers, python_deps
+
+            layers.switch(root, python_deps.ensure(python_deps.of_plugins(root), root=root))
+
+    def _disable(self, wanted: Wanted) -> None:
+        if set(self._config.core.plugins.disabled) != set(wanted.disabled):
+            self._config.set_path("plugins.disabled", sorted(wanted.disabled))
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        self._layout.data.mkdir(parents=True, exist_ok=True)
+        with (self._layout.data / "sync").open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
+
+def content(wanted: Wanted) -> str:
+    """Return a text that is the same for what holds the same plugins, with the same ones disabled."""
+    return replace(wanted, layer="", operation="", origin="").dump()
+
+
+@dataclass(frozen=True)
+class Arrived:
+    """What a starting process is to load. number: the active deployment. disabled: None as the settings say."""
+
+    number: int = 0
+    disabled: tuple[str, ...] | None = None
+
+
+def arrive(bot: Runtime) -> Arrived:
+    """Bring the root of a starting process in step with the bot, and tell what it is to load.
+
+    Waits while a deployment is being prepared. While the broker is away the root is taken as it is. Raises `PkgError`.
+    """
+    assert bot.config is not None
+    root = Root(bot.root, bot.config)
+    try:
+        if (bot.root / "data" / "pkg").is_dir():
+            _recover(bot)
+        return _arrived(bot, root)
+    except BackendUnavailableError as error:
+        bot.log.warning("the plugins of this folder are loaded as they are: %s", error)
+        return Arrived()
+
+
+def _recover(bot: Runtime) -> None:
+    from lumia.pkg import deploying, recovery
+
+    found = recovery.recover(bot.root, deploy=lambda lock: deploying.deploy(bot.root, lock.plugins))
+    if found is not None:
+        bot.log.warning("%s", found.text)
+
+
+def _arrived(bot: Runtime, root: Root) -> Arrived:
+    deployments = bot.transport.deployments()
+    while (standing := deployments.look()).state == "preparing":
+        time.sleep(LOOK_SECONDS)
+    wanted = deployments.wanted(standing.active)
+    here, noted = root.held(), root.noted()
+    if wanted is None or wanted.plugins is None:
+        if here.plugins is None or (not standing.number and _others(bot)):
+            return Arrived(standing.active)
+        return _ahead(bot, root, here)
+    if content(here) == content(wanted):
+        root.note(standing.active)
+        return Arrived(standing.active, wanted.disabled)
+    changed = here.plugins is not None and (noted is None or noted.held != content(here))
+    if changed and noted is not None and noted.number == standing.active:
+        return _ahead(bot, root, here)
+    if changed:
+        bot.log.error("%s was changed while the bot had other plugins: it goes back to those of deployment %d; what "
+                      "was there is in `pkg log`", root.place, standing.active)  # fmt: skip
+    root.bring(wanted, standing.active)
+    return Arrived(standing.active, wanted.disabled)
+
+
+def _others(bot: Runtime) -> bool:
+    """Tell whether processes run that were started before anything was managed."""
+    return bool(bot.transport.deployments().members())
+
+
+def _ahead(bot: Runtime, root: Root, here: Wanted) -> Arrived:
+    from lumia.pkg import deploying
+
+    plugins: Mapping[str, Mapping[str, Any]] = here.plugins or {}
+    lock = {name: Locked(**fields) for name, fields in plugins.items()}
+    outcome = deploying.hand_over(bot.transport, root, lock, operation=f"start {hash_of(here)}")
+    if outcome.ok:
+        return Arrived(outcome.number, here.disabled)
+    active = bot.transport.deployments().look().active
+    bot.log.error("what %s holds can't be loaded by the bot: %s", root.place, outcome.text)
+    wanted = bot.transport.deployments().wanted(active)
+    if wanted is None:
+        return Arrived(active)
+    root.bring(wanted, active)
+    return Arrived(active, wanted.disabled)
+
+
+def hash_of(wanted: Wanted) -> str:
+    """Return a short name for what is wanted."""
+    import hashlib
+
+    return hashlib.sha256(content(wanted).encode()).hexdigest()[:16]

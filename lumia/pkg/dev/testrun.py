@@ -1,0 +1,44 @@
+"""`pkg dev test`: the plugin's own tests, with `lumia.testing`, in a process that knows no real bot."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from importlib.util import find_spec
+
+from lumia.errors import PkgError
+from lumia.pkg.dev.project import Project, plugin_files
+from lumia.pkg.dev.sandbox import environment
+
+NOTHING_FOUND = 5
+"""pytest's exit code when it collected no test."""
+
+
+def has_tests(project: Project) -> bool:
+    """Tell whether the plugin brings tests."""
+    return any(is_test(file) for file in plugin_files(project.folder))
+
+
+def is_test(file: str) -> bool:
+    """Tell whether a file of a plugin belongs to its tests. file: POSIX path from the plugin's folder."""
+    *folders, name = file.split("/")
+    stem, dot, ending = name.rpartition(".")
+    named = stem.startswith("test_") or stem.endswith("_test") or stem == "conftest"
+    return "tests" in folders or bool(dot and ending == "py" and named)
+
+
+def run_tests(project: Project, arguments: Sequence[str] = ()) -> int:
+    """Run pytest in the plugin's folder, on this process's terminal, and return its exit code.
+
+    arguments: for pytest. Raises `PkgError` when the plugin has no tests or pytest isn't installed.
+    """
+    if not has_tests(project):
+        raise PkgError(
+            f"{project.name} has no tests; put them into {project.file('tests')}/test_plugin.py (docs/testing.md)"
+        )
+    if find_spec("pytest") is None:
+        raise PkgError("pytest isn't installed here: pip install 'lumia[testing]'")
+    # -P: a module of the plugin must not hide one of Python's own.
+    command = [sys.executable, "-P", "-m", "pytest", *(arguments or ("-q",))]
+    return subprocess.run(command, cwd=project.folder, env=environment(), check=False).returncode

@@ -1,0 +1,160 @@
+"""Installing, upgrading and removing with the real command, on real repositories and a real registry."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tests.lumia.cli.pkg.conftest import COMMAND, Pkg
+from tests.support.plugin_repos import Repository
+from tests.support.registry import FakeRegistry
+from tests.support.wait import until
+
+
+def installed(pkg: Pkg) -> dict[str, str]:
+    lock = json.loads((pkg.root / "plugins" / "plugins.lock").read_text())
+    return {name: entry["version"] for name, entry in lock["plugins"].items()}
+
+
+def commits(pkg: Pkg) -> list[str]:
+    done = subprocess.run(
+        ["git", "log", "--format=%s"], cwd=pkg.root / "plugins", capture_output=True, text=True, check=True
+    )
+    return done.stdout.splitlines()
+
+
+def test_a_name_is_installed_with_what_it_needs_and_removed_again(pkg: Pkg, registry: FakeRegistry) -> None:
+    done = pkg.real("-S", "weather", "--yes")
+    assert (done.code, done.lines) == (0, ["installed geo 0.4.0", "installed weather 1.0.0"])
+    assert "weather| the sun shines" in done.err
+    assert "its next start loads it" in done.err
+    assert installed(pkg) == {"geo": "0.4.0", "weather": "1.0.0"}
+    assert tomllib.loads((pkg.root / "config" / "geo.toml").read_text()) == {"units": "metric"}
+    assert len(commits(pkg)) == 1
+
+    done = pkg.real("-Q", "--json")
+    assert [(row["name"], row["version"], row["status"], len(row["commit"])) for row in done.json] == [
+        ("geo", "0.4.0", "installed", 40),
+        ("weather", "1.0.0", "installed", 40),
+    ]
+    assert set(done.json[0]) == {"name", "version", "commit", "status", "source"}
+
+    refused = pkg.real("-R", "geo", "--yes")
+    assert (refused.code, "weather needs geo" in refused.err) == (1, True)
+    assert pkg.real("-R", "weather", "--yes").lines == ["removed weather 1.0.0"]
+    assert pkg.real("-R", "geo", "--purge", "-y").code == 0
+    assert installed(pkg) == {}
+    assert not (pkg.root / "plugins" / "geo").exists() and not (pkg.root / "config" / "geo.toml").exists()
+    assert len(commits(pkg)) == 3
+
+
+def test_an_address_is_installed_while_the_registry_is_down_and_upgraded_from_its_tags(
+    pkg: Pkg, geo: Repository
+) -> None:
+    pkg.env["LUMIA_REGISTRY_URL"] = "http://127.0.0.1:9"
+    done = pkg("-S", f"{geo.url}@v0.3.0", "--yes", "--json")
+    assert done.code == 0, done.err
+    assert [(one["kind"], one["name"], one["to"]["tag"]) for one in done.json["actions"]] == [
+        ("install", "geo", "v0.3.0")
+    ]
+    assert done.json["operation"] and len(done.json["commit"]) == 40
+    assert "can't be reached" in done.err
+
+    (pkg.root / "config" / "geo.toml").write_text('units = "old"\n')
+    dry = pkg("-U", "--dry-run")
+    assert (dry.code, installed(pkg)) == (0, {"geo": "0.3.0"})
+    assert dry.lines[1].split()[:4] == ["upgrade", "geo", "0.3.0", "0.4.0"]
+    assert pkg("-U", "--yes").lines == ["upgraded geo 0.3.0 → 0.4.0"]
+    assert tomllib.loads((pkg.root / "config" / "geo.toml").read_text()) == {"units": "old"}
+    assert "nothing to do" in pkg("-U").err
+
+
+def test_a_folder_is_installed_and_turned_off_and_on(pkg: Pkg, geo: Repository) -> None:
+    (pkg.root / "geo").symlink_to(geo.folder)
+    assert pkg("-S", "./geo", "--yes").lines == ["installed geo 0.4.0"]
+    assert pkg("disable", "geo").lines == ["disabled geo"]
+    assert pkg("-Q", "--json").json[0]["status"] == "disabled"
+    assert tomllib.loads((pkg.root / "config" / "lumia.toml").read_text())["plugins"]["disabled"] == ["geo"]
+    assert pkg("enable", "geo").lines == ["enabled geo"]
+
+
+def test_without_a_terminal_a_change_needs_a_yes(pkg: Pkg, geo: Repository) -> None:
+    done = pkg("-S", geo.url)
+    assert (done.code, "--yes" in done.err, "install" in done.err) == (1, True, True)
+    assert not (pkg.root / "plugins" / "geo").exists()
+    assert not list((pkg.root / "data" / "pkg" / "staging").iterdir())
+
+
+@pytest.mark.parametrize("answer, code", [("y\n", 0), ("\x03", 130)])
+def test_on_a_terminal_it_asks(pkg: Pkg, geo: Repository, answer: str, code: int) -> None:
+    """Ctrl-C at the question changes nothing and is 130."""
+    done, said = on_a_terminal(pkg, answer, "-S", geo.url)
+    assert done == code, said
+    assert ("Go on?" in said, (pkg.root / "plugins" / "geo").is_dir()) == (True, code == 0)
+
+
+def on_a_terminal(pkg: Pkg, answer: str, *args: str) -> tuple[int, str]:
+    """Run the command on a terminal of its own and type `answer` at the question."""
+    process, terminal = pty.fork()
+    if process == 0:
+        os.chdir(pkg.root)
+        os.execve(COMMAND[0], [*COMMAND, *args], {**pkg.variables(), "TERM": "dumb"})
+    said = b""
+    while part := _read(terminal):
+        said += part
+        if b"Go on?" in said and answer:
+            os.write(terminal, answer.encode())
+            answer = ""
+    code = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+    os.close(terminal)
+    return code, said.decode()
+
+
+def _read(terminal: int) -> bytes:
+    try:
+        return os.read(terminal, 4096)
+    except OSError:  # Linux: the other side is closed
+        return b""
+
+
+def test_a_failing_hook_leaves_everything_as_it_was(pkg: Pkg, tmp_path: Path) -> None:
+    from tests.support.plugin_repos import repository
+
+    bad = repository(tmp_path / "repositories", "bad")
+    bad.release("v1.0.0", {"hooks/pre_install.py": "raise SystemExit('no licence key')\n"})
+    before = commits(pkg) if (pkg.root / "plugins" / ".git" / "refs" / "heads" / "main").exists() else []
+    done = pkg("-S", bad.url, "--yes")
+    assert (done.code, "no licence key" in done.err) == (1, True)
+    assert not (pkg.root / "plugins" / "bad").exists() and not (pkg.root / "config" / "bad.toml").exists()
+    assert not before
+
+
+def test_two_at_once_both_succeed_one_after_the_other(pkg: Pkg, geo: Repository, tmp_path: Path) -> None:
+    from tests.support.plugin_repos import repository
+
+    slow = repository(tmp_path / "repositories", "slow")
+    gate, inside = tmp_path / "gate", tmp_path / "inside"
+    hook = f"import os, pathlib\npathlib.Path({str(inside)!r}).touch()\nopen({str(gate)!r}).read()\n"
+    slow.release("v1.0.0", {"hooks/post_install.py": hook})
+    os.mkfifo(gate)
+    first = subprocess.Popen([*COMMAND, "-S", slow.url, "-y"], cwd=pkg.root, env=pkg.variables(),
+                             stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # fmt: skip
+    until(inside.exists, what="the first one is at its hook")
+    hasty = pkg("-S", geo.url, "-y", "--no-wait")
+    assert (hasty.code, "--no-wait" in hasty.err) == (1, True)
+    second = subprocess.Popen([*COMMAND, "-S", geo.url, "-y"], cwd=pkg.root, env=pkg.variables(),
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)  # fmt: skip
+    assert second.stderr is not None
+    waited = next(line for line in second.stderr if "wait" in line)
+    assert str(first.pid) in waited
+    gate.write_text("")
+    _, told = first.communicate(timeout=30)
+    rest = second.communicate(timeout=30)[1]
+    assert (first.returncode, second.returncode) == (0, 0), (told, rest)
+    assert installed(pkg) == {"geo": "0.4.0", "slow": "1.0.0"}
