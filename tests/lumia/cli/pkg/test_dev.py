@@ -18,6 +18,10 @@ import pytest
 from tests.lumia.cli.conftest import Done
 
 COMMAND = [sys.executable, "-m", "lumia", "pkg", "dev"]
+# Makes its standard input the terminal that Ctrl-C comes from.
+ON_A_TERMINAL = (
+    "import fcntl, os, sys, termios as t; fcntl.ioctl(0, t.TIOCSCTTY, 0); os.execv(sys.argv[1], sys.argv[1:])"
+)
 
 
 def environment(home: Path) -> dict[str, str]:
@@ -92,8 +96,8 @@ class Terminal:
 def terminal(folder: Path, *args: str) -> Iterator[Terminal]:
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
-        [*COMMAND, *args], cwd=folder, stdin=theirs, stdout=theirs, stderr=theirs, env=environment(folder.parent),
-        start_new_session=True, preexec_fn=lambda: os.close(os.open(os.ttyname(0), os.O_RDWR)),
+        [sys.executable, "-c", ON_A_TERMINAL, *COMMAND, *args], cwd=folder, stdin=theirs, stdout=theirs, stderr=theirs,
+        env=environment(folder.parent), start_new_session=True,
     )  # fmt: skip
     os.close(theirs)
     try:
