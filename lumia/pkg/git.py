@@ -15,6 +15,7 @@ from packaging.version import InvalidVersion, Version
 
 from lumia.errors import SourceError, UnsafePackageError
 from lumia.pkg.cache import MAX_BYTES, Cache
+from lumia.pkg.git_checkout import resolved, write
 from lumia.pkg.git_process import GitFailed, Progress, run
 from lumia.pkg.git_remote import ask, explain, over_network, shown
 from lumia.pkg.requests import check_url, is_tag, public_url
@@ -23,17 +24,6 @@ from lumia.pkg.tree import Limits, check_commit
 __all__ = ["Checkout", "Git", "Progress", "Tag", "is_commit", "latest", "tag_version"]
 
 T = TypeVar("T")
-ATTRIBUTES = "* -text -eol -ident -filter -working-tree-encoding -diff -merge -export-subst -export-ignore\n"
-"""Highest in rank of all attributes, so that what a repository says of filters and line ends has no effect."""
-_CONFIG = """[core]
-\trepositoryformatversion = 0
-\tfilemode = true
-\tbare = false
-\thooksPath = /dev/null
-\tfsmonitor = false
-[gc]
-\tauto = 0
-"""
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _LISTING = 8 * 1024 * 1024
 _LOCAL_SECONDS = 60.0
@@ -112,7 +102,7 @@ class Git:
     def checkout(self, url: str, ref: str, into: Path, *, commit: str | None = None) -> Checkout:
         """Put the files of a tag or of a commit (40 hex digits) into the new folder `into`, with a `.git` of its own.
 
-        commit: what the tag has to point at; when the cache has the tag there, no network is needed.
+        commit: what the tag has to point at; when the cache has the tag there, it also does while the network is away.
 
         Raises `SourceError` when it can't be had, `UnsafePackageError` when it may not be on this disk, or the tag
         points elsewhere.
@@ -122,7 +112,7 @@ class Git:
 
     def checkout_locked(self, url: str, tag: str | None, commit: str, into: Path) -> Checkout:
         """Like `checkout` for a commit that a lock records, also when its tag was moved or deleted meanwhile."""
-        return self._from_mirror(url, lambda mirror: self._get_commit(url, mirror, tag, commit), into, commit)
+        return self._from_mirror(url, lambda mirror: self._get_locked(url, mirror, tag, commit), into, commit)
 
     def keep(self, url: str, folder: Path, commit: str) -> None:
         """Put a commit of the repository in `folder` into the cache, as if it came from `url`."""
@@ -152,7 +142,7 @@ class Git:
             mirror = self._cache.path(public_url(url))
             check_commit(mirror, got.commit, self._limits)
             try:
-                self._write(mirror, got, into, public_url(url))
+                write(mirror, got.commit, got.tag, into, public_url(url))
             except BaseException:
                 shutil.rmtree(into, ignore_errors=True)
                 raise
@@ -180,24 +170,35 @@ class Git:
         if tag is None:
             return self._get_commit(url, mirror, None, wanted)
         ref = f"refs/tags/{tag}"
-        have = _resolved(mirror, ref)
-        if have is not None and have == wanted:
-            return Checkout(have, tag)
+        have = resolved(mirror, ref)
         try:
+            # Also when the commit is here: the tag may have been signed since.
             self._fetch(url, mirror, f"+{ref}:{ref}")
         except GitFailed as error:
+            if have == wanted and error.kind in ("offline", "late", "absent", "denied"):
+                return Checkout(wanted, tag)
             if error.kind in ("offline", "late") and have is not None:
                 return Checkout(have, tag, cached=True)
             if error.kind == "absent":
                 self._explain_absent(url, tag, error)
             explain(url, error)
-        got = _resolved(mirror, ref)
+        got = resolved(mirror, ref)
         if got is None:
             raise SourceError(f"{shown(url)}: the tag {tag} points at no commit")
         return Checkout(got, tag)
 
+    def _get_locked(self, url: str, mirror: Path, tag: str | None, commit: str) -> Checkout:
+        """Fetch the tag if it still leads to the commit, for it may carry signatures; else the commit alone."""
+        if tag is not None and resolved(mirror, commit) != commit:
+            try:
+                self._fetch(url, mirror, f"+refs/tags/{tag}:refs/tags/{tag}")
+            except GitFailed as error:
+                if error.kind != "absent":
+                    explain(url, error)
+        return self._get_commit(url, mirror, tag, commit)
+
     def _get_commit(self, url: str, mirror: Path, tag: str | None, commit: str) -> Checkout:
-        if _resolved(mirror, commit) == commit:
+        if resolved(mirror, commit) == commit:
             return Checkout(commit, tag)
         try:
             try:
@@ -210,7 +211,7 @@ class Git:
                 self._fetch(url, self._mirror(url), "+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*", depth=0)
         except GitFailed as error:
             explain(url, error)
-        if _resolved(mirror, commit) != commit:
+        if resolved(mirror, commit) != commit:
             raise SourceError(f"{shown(url)} has no commit {commit}; it may have been removed from the repository")
         return Checkout(commit, tag)
 
@@ -244,28 +245,6 @@ class Git:
         hint = f"; did you mean {close[0]}?" if close else f"; its versions are {', '.join(names[:8])}" if names else ""
         raise SourceError(f"{shown(url)} has no tag {tag}{hint or ', nor any other version tag'}")
 
-    def _write(self, mirror: Path, got: Checkout, into: Path, url: str) -> None:
-        git = ["--git-dir", str(into / ".git")]
-        refspec = got.commit
-        if got.tag is not None and _resolved(mirror, f"refs/tags/{got.tag}") == got.commit:
-            refspec = f"+refs/tags/{got.tag}:refs/tags/{got.tag}"
-        source = "file://" + quote(str(mirror.absolute()))
-        fetch = ["fetch", "-q", "--no-tags", "--no-write-fetch-head", "--depth=1", "--", source, refspec]
-        try:
-            run(["init", "-q", "--template=", "--", str(into)], timeout=_LOCAL_SECONDS)
-            neutralise(into)
-            run([*git, *fetch], timeout=_LOCAL_SECONDS)
-            if got.tag is not None and refspec == got.commit:
-                run([*git, "update-ref", f"refs/tags/{got.tag}", got.commit], timeout=_LOCAL_SECONDS)
-            run([*git, "--work-tree", str(into), "checkout", "-q", "--detach", got.commit], timeout=_LOCAL_SECONDS)
-            settle(into, url)
-        except OSError as error:
-            raise SourceError(f"{shown(url)}: its files can't be written to {into}: {error.strerror}") from error
-        except GitFailed as error:
-            if error.kind in ("unsafe", "large", "full", "missing"):
-                explain(url, error)
-            raise SourceError(f"{shown(url)}: its files can't be written to {into}: {error.text}") from None
-
     def _listed(self, url: str) -> list[Tag]:
         commits: dict[str, str] = {}
         for line in self._ask(url, ["ls-remote", "--tags"]).splitlines():
@@ -287,30 +266,3 @@ class _BrokenMirror(Exception):
     def __init__(self, failed: GitFailed) -> None:
         super().__init__(failed.text)
         self.failed = failed
-
-
-def neutralise(folder: Path) -> None:
-    """Make the repository of `folder` take its files byte for byte, whatever attributes they hold."""
-    info = folder / ".git" / "info"
-    info.mkdir(exist_ok=True)
-    (info / "attributes").write_text(ATTRIBUTES, encoding="ascii")
-
-
-def settle(folder: Path, url: str) -> None:
-    """Leave in the `.git` of `folder` what a version needs, and nothing that runs."""
-    inner = folder / ".git"
-    for extra in ("hooks", "branches", "logs"):
-        shutil.rmtree(inner / extra, ignore_errors=True)
-    for extra in ("FETCH_HEAD", "ORIG_HEAD", "description", "COMMIT_EDITMSG"):
-        (inner / extra).unlink(missing_ok=True)
-    quoted = url.replace("\\", "\\\\").replace('"', '\\"')
-    (inner / "config").write_text(f'{_CONFIG}[remote "origin"]\n\turl = "{quoted}"\n', encoding="utf-8")
-
-
-def _resolved(repository: Path, ref: str) -> str | None:
-    """Return the commit a ref or id leads to, None when the repository hasn't got it."""
-    command = ["--git-dir", str(repository), "rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}"]
-    try:
-        return run(command, timeout=_LOCAL_SECONDS).decode().strip() or None
-    except GitFailed:
-        return None

@@ -43,7 +43,6 @@ def parse(text: str) -> Request:
     Raises `UnsafePackageError` for what could be read as an option, a command or another name, `SourceError` for what
     is none of the forms; both say the way out.
     """
-    _refuse_hidden(text)
     if not text:
         raise SourceError(f"nothing was asked for; name a plugin: {_FORMS}")
     if text.startswith("-"):
@@ -52,6 +51,7 @@ def parse(text: str) -> Request:
         raise UnsafePackageError(
             f"{transport[1]}:: makes git run a helper program, so it is refused; use a URL with https:// or ssh://"
         )
+    _refuse_hidden(text)
     if text in (".", "..", "~") or text.startswith(("./", "../", "/", "~/")):
         return _folder(text)
     if _SCHEME.match(text) or _SCP.fullmatch(text):
@@ -65,6 +65,10 @@ def _refuse_hidden(text: str) -> None:
     odd = odd_character(text) or next((char for char in text if char.isspace()), None)
     if odd is not None and (odd != " " or not text.startswith((".", "/", "~"))):
         shown = plain(_SECRET.sub("://", text), 100)
+        if odd == " ":
+            raise UnsafePackageError(
+                f"{shown!r} holds a space; in a URL write it as %20, and name one plugin at a time"
+            )
         raise UnsafePackageError(
             f"{shown!r} holds the character {named(odd)}, which can't be seen; type the name or URL yourself"
         )

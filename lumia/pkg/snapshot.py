@@ -15,7 +15,8 @@ from pathlib import Path
 from urllib.parse import quote
 
 from lumia.errors import SourceError
-from lumia.pkg.git import Git, neutralise, settle
+from lumia.pkg.git import Git
+from lumia.pkg.git_checkout import neutralise, settle
 from lumia.pkg.git_process import GitFailed, run
 from lumia.pkg.text import plain
 from lumia.pkg.tree import LINK, PROGRAM, Limits, check_listed

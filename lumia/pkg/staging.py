@@ -10,12 +10,11 @@ from pathlib import Path
 
 from lumia.errors import ManifestError, SignatureError, SourceError, UnsafePackageError
 from lumia.manifest import Manifest, load_manifest, underscored
-from lumia.pkg import snapshot, tree, trust
+from lumia.pkg import judging, snapshot, tree
 from lumia.pkg.git import Git, latest, tag_version
 from lumia.pkg.model import Locked, Origin, Request, Staged
 from lumia.pkg.requests import UNENCRYPTED, public_url
 from lumia.pkg.revocation import Revoked
-from lumia.pkg.signing import tag_signatures
 from lumia.pkg.text import plain
 from lumia.pkg.tree import Limits
 
@@ -62,7 +61,7 @@ def stage(
         manifest = _manifest(fetched, request.name)
         digest = _digest(fetched, expected_digest)
         locked = _locked(manifest.name, fetched, digest)
-        key, said = _judge(locked, signatures, folder, root, revoked or Revoked())
+        key, said = judging.judge(locked, signatures, folder, root, revoked or Revoked())
         locked = Locked(**{**vars(locked), "key": key})
         return Staged(locked, folder, manifest, (*fetched.warnings, *said))
     except BaseException:
@@ -81,9 +80,10 @@ def stage_locked(
     """Stage exactly what a lock records (rollback, sync, other machines): commit and digest must be the lock's.
 
     Needs no network when the commit is in the cache. Keys aren't judged anew, since the lock says they were, except
-    that a revoked key or version is refused. Raises what `stage` raises.
+    that a revoked key or version and another than the pinned key are refused, and a signature in the tag that is said
+    to be this key's must be. Raises what `stage` raises.
     """
-    _refuse_revoked(locked, revoked or Revoked())
+    judging.check_lock(locked, root, revoked or Revoked())
     folder = into or _new_folder(root, locked.name)
     try:
         if locked.origin == "folder":
@@ -93,6 +93,7 @@ def stage_locked(
             fetched = _Fetched(folder, locked.url, locked.origin, got.commit, got.tag)
         manifest = _manifest(fetched, locked.name)
         _digest(fetched, locked.digest)
+        judging.check_signature(locked, folder)
         return Staged(locked, folder, manifest, fetched.warnings)
     except BaseException:
         _remove(folder, root)
@@ -217,40 +218,3 @@ def _locked(name: str, fetched: _Fetched, digest: str) -> Locked:
         )
     text = str(version) if version is not None else f"0.0.0+{fetched.commit[:12]}"
     return Locked(name, text, fetched.tag, fetched.commit, fetched.url, fetched.origin, digest)
-
-
-def _judge(
-    locked: Locked, signatures: Sequence[str], folder: Path, root: Path, revoked: Revoked
-) -> tuple[str | None, tuple[str, ...]]:
-    """Return the key that signed and what is to be said of it."""
-    store = trust.TrustStore(root)
-    trusts_folder = locked.origin == "folder" and not store.of(locked.name).pinned
-    if locked.tag is None:
-        untagged = f"{locked.name} {locked.version} has no version tag, so it can't be signed"
-        if trusts_folder:
-            return None, ()
-        if not store.of(locked.name).keys:
-            return None, (untagged,)
-        raise SignatureError(
-            f"{untagged}, and {locked.name} was signed before; install a tagged version, or run "
-            f"`pkg key untrust {locked.name}` first"
-        )
-    found = dict.fromkeys((*tag_signatures(folder, locked.tag), *signatures))
-    if trusts_folder and not found:
-        return None, (
-            f"{locked.name} {locked.tag} is not signed, and taken from a folder of this machine all the same",
-        )
-    verdict = trust.verify(locked.name, locked.tag, locked.digest, tuple(found), store=store, revoked=revoked)
-    if verdict.outcome == "refused":
-        raise SignatureError(verdict.text)
-    new = verdict.key is not None and verdict.key not in store.of(locked.name).keys
-    return verdict.key, (verdict.text,) if new or verdict.outcome == "unsigned" else ()
-
-
-def _refuse_revoked(locked: Locked, revoked: Revoked) -> None:
-    reason = revoked.versions.get((locked.name, locked.tag or ""))
-    if reason is None and locked.key is not None:
-        reason = revoked.keys.get(locked.key)
-    if reason is not None:
-        because = f" ({reason})" if reason else ""
-        raise SignatureError(f"{locked.name} {locked.tag} or its key was revoked{because}; choose another version")

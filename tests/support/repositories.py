@@ -47,7 +47,13 @@ class Repository:
         git(self.folder, "add", "-A", "-f")
         git(self.folder, "commit", "-q", "--allow-empty", "-m", "change")
         if tag:
-            git(self.folder, "tag", *(["-a", "--cleanup=verbatim", "-F", "-"] if message else []), tag, stdin=message.encode())
+            git(
+                self.folder,
+                "tag",
+                *(["-a", "--cleanup=verbatim", "-F", "-"] if message else []),
+                tag,
+                stdin=message.encode(),
+            )
         return git(self.folder, "rev-parse", "HEAD")
 
     def blob(self, content: bytes) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from lumia.cli import output
@@ -126,10 +126,9 @@ def _run(bot: Opened, plan: Plan, layer: Layer | None, how: How, watch: Watch) -
             force=how.force,
         )
     told = deployer.outcome.text if deployer.outcome else ""
-    for text in done.warnings:
-        bot.warn(text)
     if how.as_json:
-        output.data(showing.as_data(plan, operation=done.id, commit=done.commit, note=told))
+        told_already = replace(plan, warnings=(*plan.warnings, *done.warnings))
+        output.data(showing.as_data(told_already, operation=done.id, commit=done.commit, note=told))
     else:
         for action in plan.actions:
             output.text(showing.sentence(action))

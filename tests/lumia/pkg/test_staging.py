@@ -246,6 +246,13 @@ def test_a_signed_tag_is_verified_and_its_key_remembered(bot: Bot, repo: Reposit
         bot.stage(f"{repo.url}@{made.locked.commit}")
 
 
+def test_a_tag_that_is_signed_later_is_seen_so(bot: Bot, repo: Repository) -> None:
+    commit = git(repo.folder, "rev-parse", "v0.2.0^{commit}")
+    assert bot.stage(repo.url, tag="v0.2.0", commit=commit).locked.key is None
+    sign_tag(repo.folder, "v0.2.0", ANN, "dice")
+    assert bot.stage(repo.url, tag="v0.2.0", commit=commit).locked.key == SIGNER
+
+
 def test_the_registry_may_carry_the_signature(bot: Bot, repo: Repository) -> None:
     signature = str(sign(ANN, "dice", "v0.2.0", digest_commit(repo.folder, "v0.2.0")))
     assert bot.stage(repo.url, tag="v0.2.0", signatures=[signature]).locked.key == SIGNER
@@ -279,11 +286,34 @@ def test_an_authors_own_folder_needs_no_signature_unless_its_key_is_pinned(bot: 
     store = trust.TrustStore(bot.root)
     store.trust("dice", SIGNER)
     assert "taken from a folder" in bot.stage(str(repo.folder)).warnings[0]
+    assert Bot(bot.root / "other").stage(str(repo.folder)).warnings == ()
     repo.write({"plugin.py": "x = 9\n"})
     assert bot.stage(str(repo.folder)).locked.key is None
     store.pin("dice", SIGNER)
     with pytest.raises(SignatureError):
         bot.stage(str(repo.folder))
+
+
+def test_a_lock_does_not_get_around_a_pin(bot: Bot, repo: Repository) -> None:
+    sign_tag(repo.folder, "v0.2.0", ANN, "dice")
+    signed, unsigned = bot.stage(repo.url).locked, bot.stage(repo.url + "@v0.1.0").locked
+    other = fingerprint(EVE.public_key().public_bytes_raw())
+    trust.TrustStore(bot.root).pin("dice", SIGNER)
+    assert stage_locked(signed, root=bot.root, git=bot.git).locked == signed
+    for lock in (unsigned, replace(signed, key=other), replace(signed, key=None)):
+        with pytest.raises(SignatureError, match="the key pinned for it here"):
+            stage_locked(lock, root=bot.root, git=bot.git)
+
+
+def test_a_lock_that_claims_a_signature_for_other_files_is_refused(bot: Bot, repo: Repository) -> None:
+    sign_tag(repo.folder, "v0.2.0", ANN, "dice")
+    message = git(repo.folder, "tag", "-l", "--format=%(contents)", "v0.2.0")
+    repo.commit({"plugin.py": "evil\n"}, tag="v0.3.0", message=message)
+    commit = git(repo.folder, "rev-parse", "HEAD")
+    lock = bot.stage(repo.url + "@v0.2.0").locked
+    digest = digest_commit(repo.folder, commit)
+    with pytest.raises(SignatureError, match="doesn't fit its files"):
+        stage_locked(replace(lock, tag="v0.3.0", commit=commit, digest=digest), root=bot.root, git=bot.git)
 
 
 def test_a_disk_that_is_full_or_closed_leaves_nothing(bot: Bot, repo: Repository, tmp_path: Path) -> None:
