@@ -7,7 +7,7 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 	$$p -c '$(SUPPORTED)' >/dev/null 2>&1 && echo $$p && break; done)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup up test lint format coverage bench chaos lock clean
+.PHONY: help setup up test lint format coverage bench chaos worker lock clean
 
 help: ## Show these lines
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -45,11 +45,18 @@ bench: $(VENV)/.dev ## Compare with Celery, Dramatiq, Taskiq and Huey on this ma
 chaos: $(VENV)/.dev ## Kill processes under load and check that nothing is lost or done twice
 	@$(BIN)/python -m bench.chaos
 
+worker: registry-worker/node_modules/.made ## Install the registry worker's packages, for its tests; needs Node 20 or newer
+
 lock: $(VENV)/.dev ## Write requirements/*.txt anew from requirements/*.in
 	@sh requirements/lock.sh
 
+registry-worker/node_modules/.made: registry-worker/package-lock.json
+	cd registry-worker && npm ci --no-audit --no-fund
+	@touch $@
+
 clean: ## Remove .venv, caches and build output; data/ and config/ stay
 	rm -rf $(VENV) bench/.peers build dist *.egg-info htmlcov .coverage .coverage.*
+	rm -rf registry-worker/node_modules registry-worker/.wrangler
 	rm -rf .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
 

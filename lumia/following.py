@@ -36,10 +36,10 @@ class Taking:
     load: returns the plugins it should have, taking over from a set what hasn't changed, not started. bring: syncs this
     machine's bot root to what deployment `number` wants; restore: takes that back. switched: hears of every switch.
     busy: tells of an old generation that is needed although no run is planned with it. hung: a load doesn't end.
-    kind: worker or gateway; a worker's routes are those that are published.
+    kind: worker, gateway or isolated (`lumia.isolation`); a worker's routes are those that are published.
     """
 
-    kind: Literal["worker", "gateway"]
+    kind: Literal["worker", "gateway", "isolated"]
     load: Callable[[Wanted, PluginSet], PluginSet]
     bring: Callable[[Wanted, int], None] = lambda wanted, number: None
     restore: Callable[[Wanted | None], None] = lambda wanted: None

@@ -101,7 +101,15 @@ class Generations:
         """Return `plugin generation` of everything this process can execute."""
         at_work = list(self._bot.plugins.plugins.values()) if self._bot.plugins is not None else []
         new = list(self._prepared.plugins.plugins.values()) if self._prepared is not None else []
-        return tuple(sorted({f"{underscored(one.name)} {one.generation}" for one in (*at_work, *new, *self.older)}))
+        return tuple(
+            sorted(
+                {
+                    f"{underscored(one.name)} {one.generation}"
+                    for one in (*at_work, *new, *self.older)
+                    if not one.elsewhere
+                }
+            )
+        )
 
     def is_elsewhere(self, step: PlanStep) -> bool:
         """Tell whether another live process has the generation of a plan's step."""

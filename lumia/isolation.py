@@ -105,9 +105,10 @@ class Isolation:
         from lumia.isolation_describing import described
 
         told = described(self.root, candidate, generation)
-        plugin = _bare(candidate, generation, _APART)
-        if self.serving and _server is not None:
-            _serve(plugin, _server)
+        server = _server if self.serving else None
+        plugin = _bare(candidate, generation, _APART if server is None else "")
+        if server is not None:
+            _serve(plugin, server)
         return replace(plugin, handlers=_limited(told.handlers, manifest)), dict(told.declared)
 
 

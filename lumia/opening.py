@@ -17,7 +17,7 @@ from lumia.config import ConfigStore
 from lumia.config_live import CHECK_EVERY
 from lumia.deployment import Wanted
 from lumia.effects import effect
-from lumia.errors import BackendUnavailableError, ConfigError
+from lumia.errors import BackendUnavailableError, ConfigError, PluginLoadError
 from lumia.following import Taking
 from lumia.generations import Changed
 from lumia.isolation import Isolation
@@ -117,16 +117,27 @@ def taking(
         if wanted.origin != root.place:
             root.bring(wanted, number)
 
-    kind: Literal["worker", "gateway"] = "gateway" if load == "gateway" else "worker"
+    kind: Literal["worker", "gateway", "isolated"] = "gateway" if load == "gateway" else "worker"
+    if Isolation.here(bot.root).serving:
+        kind = "isolated"
     return Taking(kind, loaded, bring, root.restore, switched, busy, hung)
 
 
 def use_layer(root: Path) -> None:
-    """Make the Python packages of plugins importable here; an isolated plugin has an environment of its own instead."""
+    """Make the Python packages of plugins importable here; an isolated plugin has an environment of its own instead.
+
+    Raises `PluginLoadError` when this process has imported one of them in another version: then nothing is changed.
+    """
     if not Isolation.here(root).inside:
         from lumia.pkg import layers
 
-        layers.activate(root, layers.current(root))
+        layer = layers.current(root)
+        if wrong := layers.clashes(layer):
+            raise PluginLoadError(
+                f"{'; '.join(wrong)}; a running process can't exchange that: stop the bot with `lumia down`, "
+                "do it again, and start it"
+            )
+        layers.activate(root, layer)
 
 
 def limits_of(config: ConfigStore) -> Limits:

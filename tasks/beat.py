@@ -14,7 +14,8 @@ from celery.beat import Scheduler
 from croniter import croniter
 
 from lumia.box import Box
-from lumia.errors import LumiaError
+from lumia.bus import PLANNED_AT_MOST
+from lumia.errors import LumiaError, StaleRoutesError
 from lumia.ids import fired_id
 from lumia.ports import RunRequest
 from lumia.routes import RouteTable, Schedule
@@ -98,7 +99,9 @@ class LumiaScheduler(Scheduler):
         return max(0.01, min(1.0, nearest - self._bot.clock.now()))
 
     def _routes(self) -> RouteTable | None:
-        if self._table is None or time.monotonic() - self._read > REREAD_SECONDS:
+        """Return the published route table; one that replaces it is seen at the next tick."""
+        late = time.monotonic() - self._read > REREAD_SECONDS
+        if self._table is None or late or self._transport.routes_number() != self._table.number:
             self._table = self._transport.routes()
             self._read = time.monotonic()
             if self._table is not None:
@@ -125,13 +128,19 @@ class LumiaScheduler(Scheduler):
             self._fire(name, fired_id(f"{name} {info.id}", moment), info.id, f"active {info.id} {int(moment)}")
 
     def _fire(self, id: str, run_id: str, content: Any, dedup: str) -> None:
-        plan = self._bot.routes.plan("event", id)
-        if not plan.steps:
-            return
         wire = Box.any(content).dump(self._bot.secret)
-        self._transport.start(
-            [RunRequest(run_id, "event", id, plan, wire, root_id=run_id, attached=False, dedup=dedup)]
-        )
+        for left in reversed(range(PLANNED_AT_MOST)):
+            plan = self._bot.routes.plan("event", id)
+            if not plan.steps:
+                return
+            request = RunRequest(run_id, "event", id, plan, wire, root_id=run_id, attached=False, dedup=dedup)
+            try:
+                self._transport.start([request], routes=self._bot.table.number)
+                return
+            except StaleRoutesError:
+                if not left:
+                    raise  # it isn't noted as fired, so the next tick tries again
+                self._bot.refresh_routes()
 
     def close(self) -> None:
         """Release the bot."""

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import sys
-from contextlib import redirect_stdout
-from typing import Annotated, Any
+from contextlib import redirect_stdout, suppress
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from lumia.cli import output
+from lumia.errors import LumiaError
+
+if TYPE_CHECKING:
+    from lumia.deployment import Deployments
 
 COLUMNS = ("name", "place", "version", "state", "tools", "reason")
 
@@ -30,8 +34,40 @@ def plugins(as_json: Annotated[bool, typer.Option("--json", help="Print a JSON l
     else:
         shown = [{**row, "tools": ", ".join(row["tools"])} for row in rows]
         output.table(COLUMNS, [[row[column] for column in COLUMNS] for row in shown])
+        for line in deployment():
+            output.text(line)
     if any(row["state"] == "failed" for row in rows):
         raise typer.Exit(1)
+
+
+def deployment() -> list[str]:
+    """Return in sentences what the running bot's processes work with (docs/hot-reload.md); nothing where none runs."""
+    from lumia.cli.opened import opened
+
+    with output.quiet(), suppress(LumiaError), opened() as bot:
+        return told(bot.transport.deployments())
+    return []
+
+
+def told(deployments: Deployments) -> list[str]:
+    """Return the state of the newest deployment in sentences."""
+    from lumia.pkg.text import plain
+
+    standing, progress = deployments.look(), deployments.progress()
+    if not standing.number:
+        return []
+    if progress is not None:
+        count = len(progress.open) + len(progress.ready)
+        waiting = ", ".join(progress.open) or "the decision"
+        ready = f"{len(progress.ready)} of {count} processes are ready"
+        return [f"deployment {progress.number} is being prepared: {ready}, waiting for {waiting}"]
+    behind = [member.name for member in deployments.members() if member.active != standing.active]
+    lines = [f"deployment {standing.active} is at work" + (f", but not yet in {', '.join(behind)}" if behind else "")]
+    if standing.state == "rolled back":
+        newest = next((one for one in deployments.decided() if one.number == standing.number), None)
+        reasons = [f"  {process}: {plain(why, 500)}" for process, why in (newest.reasons if newest else ())]
+        lines += [f"deployment {standing.number} was rolled back:", *reasons]
+    return lines
 
 
 def listed() -> list[dict[str, Any]]:

@@ -155,6 +155,15 @@ def of_plugins(root: Path, *, base: Path | None = None) -> dict[str, tuple[str, 
     }  # fmt: skip
 
 
+def tidy(root: Path) -> list[str]:
+    """Remove layers and environments of isolated plugins that nothing installed needs; return their names."""
+    from lumia import isolation_env, paths
+    from lumia.discovery import discover
+
+    found = discover(paths.base(), root)
+    return layers.sweep(root) + isolation_env.sweep(root, [one.manifest for one in found if one.manifest is not None])
+
+
 def installed(python: str | None = None) -> dict[str, Installed]:
     """Return the packages of an interpreter by name, without those of any layer."""
     if python is None or python == sys.executable:

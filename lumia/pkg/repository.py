@@ -12,6 +12,7 @@ import shutil
 import socket
 import subprocess
 from collections.abc import Iterable, Mapping
+from functools import cache
 from pathlib import Path
 
 from lumia.errors import OperationError
@@ -54,7 +55,7 @@ class Repository:
 
         given: its standard input. index: file to use in the place of the repository's index.
         """
-        git = shutil.which("git")
+        git = _git(os.environ.get("PATH", os.defpath))
         if git is None:
             raise OperationError("git is not on PATH, and plugins are git repositories; install git")
         settings = (part for setting in _SETTINGS for part in ("-c", setting))
@@ -127,6 +128,11 @@ class Repository:
             self.git("update-ref", "-m", why, "-d", branch, old or _NOTHING)
         else:
             self.git("update-ref", "-m", why, branch, new, old or _NOTHING)
+
+
+@cache
+def _git(path: str) -> str | None:
+    return shutil.which("git", path=path)
 
 
 def _environment(folder: Path, index: Path | None) -> Mapping[str, str]:

@@ -1,7 +1,7 @@
 """Text cut into words for the index and for a search.
 
-`registry-worker/src/terms.ts` cuts the same way; both are tested with `registry-worker/test/vectors/terms.json`. Chinese
-and Japanese put no spaces between words, so runs of them are indexed by every character and every two neighbours, and
+`registry-worker/src/terms.ts` cuts the same way; both are tested with `registry-worker/test/vectors/terms.json`.
+Chinese and Japanese put no spaces between words, so runs of them are indexed by every character and every two neighbours, and
 searched by two neighbours.
 """
 

@@ -27,6 +27,8 @@ from tasks.supervise.account import shimmed
 MIB = 1024 * 1024
 CLOSE_SECONDS = 3.0
 """How long a process may take to unload its plugin."""
+_OF = "LUMIA_ISOLATED_OF"
+"""Names, in the environment of all that a plugin's processes start, the worker they belong to."""
 _PR_SET_CHILD_SUBREAPER = 36
 
 
@@ -50,7 +52,7 @@ class Process:
         try:
             self._popen = subprocess.Popen(
                 shimmed(command, "--parent", str(os.getpid()), "--die", str(int(signal.SIGKILL)), "--cwd", str(root)),
-                env={**own_environ(root, plugin.name), SOCKET: str(theirs.fileno())},
+                env={**own_environ(root, plugin.name), SOCKET: str(theirs.fileno()), _OF: str(os.getpid())},
                 stdin=subprocess.DEVNULL, pass_fds=(theirs.fileno(),), start_new_session=True,
             )  # fmt: skip
         except OSError:
@@ -161,5 +163,12 @@ def ending(code: int) -> str:
 
 
 def strays(known: set[int]) -> list[psutil.Process]:
-    """Return the direct children of this process that it did not start: what a plugin's process left behind."""
-    return [one for one in psutil.Process().children() if one.pid not in known]
+    """Return what a plugin's process left behind and this one has adopted; they are told by what they inherited."""
+    return [one for one in psutil.Process().children() if one.pid not in known and _is_of_plugin(one)]
+
+
+def _is_of_plugin(process: psutil.Process) -> bool:
+    try:
+        return process.environ().get(_OF) == str(os.getpid())
+    except psutil.Error:
+        return False

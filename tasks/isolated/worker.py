@@ -14,12 +14,11 @@ from celery import Celery
 from lumia.errors import PluginLoadError
 from lumia.executor import StepListener
 from lumia.isolation import Isolation, limits_of, queue_of, serve_with
-from lumia.opening import start_plugins
+from lumia.opening import open_following, start_plugins
 from lumia.paths import find_root
 from lumia.plugin import Plugin
 from lumia.ports import Claim
 from lumia.routes import RouteTable
-from lumia.runtime import open_bot
 from tasks.alone import dump
 from tasks.backend import worker_name
 from tasks.isolated.pool import START_SECONDS, WORKER_ENDS, Pool
@@ -47,7 +46,7 @@ class IsolatedWorker(LumiaWorker):
         self._explicit = True
         self._pools = Pools(find_root())
         serve_with(self._pools)
-        self._bot = open_bot(load="all", start=False)
+        self._bot, self._deployment = open_following("all", start=False)
         plugin = self.plugin
         if plugin.manifest.isolation is None:
             raise PluginLoadError(f"{plugin.name} is not isolated: the bot's other workers execute it")
@@ -78,6 +77,7 @@ class IsolatedWorker(LumiaWorker):
                 self._pools.adopt(plugin)
         self._keeper = Keeper(bot, self.transport, self._refresh, self._watch, slots)
         self._keeper.start()
+        self._follow()
 
     def execute(self, run_id: str, step: int, seq: int, hostname: str = "") -> str:
         """Have the step of a message executed; nothing is claimed before there is a process for it."""

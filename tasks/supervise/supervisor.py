@@ -45,6 +45,9 @@ class Supervisor:
     tells which services of the kind `isolated` there are to be, as plugins come and go.
     """
 
+    parting = 30.0
+    """Seconds that the worker of a plugin that is gone or changed goes on: runs in flight end with what they began."""
+
     def __init__(
         self,
         folders: Folders,
@@ -63,6 +66,7 @@ class Supervisor:
         self._make_worker = make_worker
         self._changing = changing
         self._compared = time.monotonic()
+        self._gone: dict[str, float] = {}
         self._base = UpState(os.getpid(), start_mark(os.getpid()), redis_url=redis_url, database_url=database_url)
         self._written: UpState | None = None
         self._stops = 0
@@ -197,7 +201,10 @@ class Supervisor:
         wanted = {service.name: service for service in self._changing()}
         for child in [one for one in self._children if one.service.kind == "isolated"]:
             new = wanted.pop(child.name, None)
-            if new is None or new.command != child.service.command:
+            if new is not None and new.command == child.service.command:
+                self._gone.pop(child.name, None)
+            elif self._compared - self._gone.setdefault(child.name, self._compared) > self.parting:
+                del self._gone[child.name]
                 self._see_out(child, "")
         leaving = {child.name for child, _, _ in self._leaving}
         for service in wanted.values():

@@ -105,7 +105,7 @@ def test_a_warning_of_the_loader_is_logged(opened: Any, root: Path, caplog: pyte
 
 
 def test_loading_that_breaks_leaves_no_bot_behind(opened: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    def breaks(*args: Any) -> None:
+    def breaks(*args: Any, **options: Any) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(opening, "load_plugins", breaks)

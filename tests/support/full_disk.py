@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import errno
+import importlib
 import os
 import pickle
 import shutil
@@ -61,14 +62,16 @@ def _one(template: Path, plan: Plan, mount: Path, free: int, read_only: str) -> 
     root, filler = mount / "bot", mount / "filler"
     shutil.copytree(template, root, symlinks=True)
     _fill(filler, free * 1024)
-    moved = [replace(one, staged=one.staged and replace(one.staged, folder=root / one.staged.folder.relative_to(template)))
-             for one in plan.actions]  # fmt: skip
+    actions = []
+    for one in plan.actions:
+        staged = one.staged and replace(one.staged, folder=root / one.staged.folder.relative_to(template))
+        actions.append(replace(one, staged=staged))
     said = ""
     if read_only:
         _mount("--bind", str(root / read_only), str(root / read_only))
         _mount("-o", "remount,ro,bind", str(root / read_only))
     try:
-        operation.run(replace(plan, actions=tuple(moved)), layout=Layout(root))
+        operation.run(replace(plan, actions=tuple(actions)), layout=Layout(root))
     except PkgError as error:
         said = str(error)
     filler.unlink()
@@ -106,7 +109,5 @@ def _main() -> None:
 
 
 if __name__ == "__main__":
-    # Pickle must find the classes under the name that the test knows them by.
-    from tests.support import full_disk
-
-    full_disk._main()
+    # By import, for pickle must find the classes under the name that the test knows them by.
+    importlib.import_module("tests.support.full_disk")._main()

@@ -16,13 +16,11 @@ from websockets.sync.client import connect as websocket
 
 import lumia
 from lumia.errors import OperationError
-from lumia.pkg.bringing import Root
-from lumia.pkg.deploying import Outcome, hand_over
-from lumia.pkg.lockfile import Lock
 from lumia.runtime import Runtime
 from tests.support import packages, servers
+from tests.support.machines import Machine
 from tests.support.wait import until
-from tests.support.workers import Celery, GatewayProcess, bot_root, gateway, opened, worker
+from tests.support.workers import Celery, GatewayProcess, gateway, opened, worker
 
 CODE = """
 import lumia
@@ -81,35 +79,6 @@ async def resident():
 """
 
 
-class Machine(packages.Bot):
-    """A bot root in which operations are handed to the bot that runs on it. url: of the broker."""
-
-    def __init__(self, root: Path, shop: packages.Shop) -> None:
-        self.layout, self.shop = packages.Layout(bot_root(root)), shop
-        (root / "plugins").mkdir()
-        self.bot: Runtime | None = None
-        self.outcome = Outcome("stopped")
-
-    def install(self, name: str, version: str, code: str = CODE, **manifest: Any) -> Outcome:  # type: ignore[override]
-        """Install, upgrade or downgrade, and hand it over; raises `OperationError` when that is undone."""
-        self.shop.publish(name, version, {"plugin.py": f"VERSION = {version!r}\n{code}"}, **manifest)
-        kind = "upgrade" if name in self.lock.plugins else "install"
-        self.run(self.action(kind, name, version), deploy=self.deploy)  # type: ignore[arg-type]
-        return self.outcome
-
-    def drop(self, name: str) -> Outcome:
-        """Remove a plugin, and hand that over."""
-        self.run(self.action("remove", name), deploy=self.deploy)
-        return self.outcome
-
-    def deploy(self, lock: Lock) -> Outcome:
-        """Hand a lock over."""
-        assert self.bot is not None and self.bot.config is not None
-        root = Root(self.layout.root, self.bot.config)
-        self.outcome = hand_over(self.bot.transport, root, lock.plugins, wait=20.0)
-        return self.outcome
-
-
 @dataclass
 class World:
     """Two machines, a worker on each, and a gateway on the first."""
@@ -149,13 +118,13 @@ def items(plugin: str, key: str = "seen") -> list[Any]:
 
 
 def test_install_upgrade_downgrade_and_remove_reach_every_machine(world: World) -> None:
-    assert world.one.install("counter", "1.0.0").processes == 3
+    assert world.one.install("counter", "1.0.0", CODE).processes == 3
     world.run("count", 1)
-    assert world.one.install("counter", "2.0.0").processes == 3
+    assert world.one.install("counter", "2.0.0", CODE).processes == 3
     world.run("count", 2)
     assert world.two.lock.plugins == world.one.lock.plugins
     assert (world.two.layout.folder("counter") / "plugin.py").read_text().startswith("VERSION = '2.0.0'")
-    assert world.one.install("counter", "1.0.0").state == "active"
+    assert world.one.install("counter", "1.0.0", CODE).state == "active"
     world.run("count", 3)
     assert world.two.drop("counter").state == "active"
     assert world.run("count", 4).reason == "no handler"
@@ -230,7 +199,7 @@ def test_a_gateway_serves_what_is_exchanged_and_drops_no_connection_of_others(wo
 
 def test_a_machine_that_was_away_syncs_before_it_loads(world: World, tmp_path: Path) -> None:
     late = Machine(tmp_path / "late", world.one.shop)
-    world.one.install("counter", "2.0.0")
+    world.one.install("counter", "2.0.0", CODE)
     with worker(late.layout.root, world.url, name="late"):
         assert late.lock.plugins == world.one.lock.plugins
         (folder,) = [one for one in late.layout.plugins.iterdir() if one.name == "counter"]
@@ -241,7 +210,7 @@ def test_what_was_installed_while_the_bot_was_stopped_is_deployed_at_its_start(t
     machine = Machine(tmp_path / "bot", world.one.shop)
     with servers.valkey(tmp_path / "valkey") as server, opened(machine.layout.root, server.url) as bot:
         machine.bot = bot
-        assert machine.install("counter", "1.0.0").state == "stopped"
+        assert machine.install("counter", "1.0.0", CODE).state == "stopped"
         machine.shop.publish("counter", "2.0.0", {"plugin.py": f"VERSION = '2.0.0'\n{CODE}"})
         packages.Bot.install(machine, "counter", "2.0.0")
         with worker(machine.layout.root, server.url):
@@ -254,9 +223,9 @@ def test_prefork_children_and_those_forked_later_have_the_upgrade(tmp_path: Path
     machine = Machine(tmp_path / "bot", world.one.shop)
     with servers.valkey(tmp_path / "valkey") as server, opened(machine.layout.root, server.url) as bot:
         machine.bot = bot
-        machine.install("counter", "1.0.0")
+        machine.install("counter", "1.0.0", CODE)
         with worker(machine.layout.root, server.url, "-P", "processes", "-c", "2") as running:
-            assert machine.install("counter", "2.0.0").processes == 2, running.text
+            assert machine.install("counter", "2.0.0", CODE).processes == 2, running.text
             lumia.runs.wait(lumia.pipe.start("count", lumia.Box.any(1)), 20)
             until(lambda: running.text.count("deployment 2 is at work") >= 2)
             for member in bot.transport.deployments().members():

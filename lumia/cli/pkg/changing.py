@@ -103,6 +103,7 @@ def _ask() -> None:
 
 def _run(bot: Opened, plan: Plan, layer: Layer | None, how: How, watch: Watch) -> None:
     from lumia.cli.pkg.handing_over import Deployer
+    from lumia.isolation_env import environment
     from lumia.pkg import operation, python_deps
     from lumia.pkg.ground import applied, python_of
 
@@ -113,6 +114,9 @@ def _run(bot: Opened, plan: Plan, layer: Layer | None, how: How, watch: Watch) -
         same = needed == dict(plan.python)
         wanted = layer if same else python_deps.resolve(needed, root=bot.root, say=watch.doing)
         built[0] = python_deps.build(wanted, say=watch.doing)
+        for action in plan.actions:
+            if action.staged is not None and action.staged.manifest.isolation is not None:
+                environment(bot.root, action.staged.manifest, watch.doing)
 
     deployer = Deployer(bot.root, watch.doing, lambda: built[0])
     with watch.shown():

@@ -138,17 +138,21 @@ def _versions(found: Info) -> Iterator[str]:
 
 
 def clean(as_json: Json = False) -> None:
-    """Empty the download cache: `pkg -Sc`. What is installed stays; a rollback may need the network afterwards.
+    """Empty the download cache and remove Python packages nobody uses: `pkg -Sc`.
+
+    What is installed stays; a rollback may need the network afterwards.
 
     \b
     Example:
       pkg -Sc
     """
+    from lumia.pkg import python_deps
     from lumia.pkg.git import Git
     from lumia.pkg.registry_cache import Cache
 
     bot: Opened = opened()
     try:
+        python_deps.tidy(bot.root)
         freed = Git(bot.layout.cache).clear() + Cache(bot.layout.data / "registry").clear()
     except OSError as error:
         raise PkgError(f"the cache can't be emptied: {error.strerror}: {error.filename}") from error

@@ -9,13 +9,14 @@ from pathlib import Path
 from lumia.manifest import Manifest
 from lumia.pkg.validate import stmts  # fills the tables of Frame
 from lumia.pkg.validate.finding import Finding
-from lumia.pkg.validate.flow import follow_all
+from lumia.pkg.validate.flow import ORDER, follow_all
 from lumia.pkg.validate.frame import Frame, Run
 from lumia.pkg.validate.marks import check_marks
 from lumia.pkg.validate.reach import boxy_functions
 from lumia.pkg.validate.source import Source
 from lumia.pkg.validate.surroundings import check_surroundings
-from lumia.pkg.validate.world import Function, Package, Ref, World
+from lumia.pkg.validate.types import Ref
+from lumia.pkg.validate.world import Function, Package, World
 
 __all__ = ["analyse", "stmts"]
 
@@ -38,17 +39,19 @@ def analyse(
     follow_all(run)
     _read_rest(run, own)
     follow_all(run)
-    found = [*run.findings, *check_marks(run, own, manifest, folder), *check_surroundings(run, own, manifest, folder)]
-    return found
+    return [*run.findings, *check_marks(run, own, manifest, folder), *check_surroundings(run, own, manifest, folder)]
 
 
 def _read_rest(run: Run, own: Package) -> None:
     """Read every function that no handler led to, with what its annotations say."""
-    handlers = {handler.function.node for handler in run.handlers}
+    handlers = {handler.function.node for handler in run.handlers if handler.kind in ORDER}
     for module in own.modules.values():
         if not module.source.loaded:
             continue
-        functions = [*module.functions.values(), *(one for info in module.classes.values() for one in info.methods.values())]
+        functions = [
+            *module.functions.values(),
+            *(one for info in module.classes.values() for one in info.methods.values()),
+        ]
         for function in functions:
             if function.node not in handlers and _concerns(run, function):
                 _read(run, function)
@@ -80,4 +83,3 @@ def _read(run: Run, function: Function) -> None:
 
 
 _CONCERN = frozenset({"lumia", "dill", "pickle", "copy", "json", "marshal", "cloudpickle"})
-

@@ -26,14 +26,38 @@ from lumia.pkg.validate.world import Function, Module, World
 _ALIASES = {
     "List": "builtins.list", "Dict": "builtins.dict", "Set": "builtins.set", "FrozenSet": "builtins.frozenset",
     "Tuple": "builtins.tuple", "Type": "builtins.type", "Deque": "collections.deque", "Text": "builtins.str",
-    "DefaultDict": "collections.defaultdict", "OrderedDict": "collections.OrderedDict", "Counter": "collections.Counter",
+    "DefaultDict": "collections.defaultdict", "OrderedDict": "collections.OrderedDict",
+    "Counter": "collections.Counter",
 }  # fmt: skip
 _ABCS = frozenset(
-    "Mapping MutableMapping Sequence MutableSequence Iterable Iterator Collection Container Reversible Sized Hashable "
-    "Set MutableSet Generator AsyncIterator AsyncIterable AsyncGenerator Callable Awaitable Coroutine KeysView".split()
+    [
+        "Mapping",
+        "MutableMapping",
+        "Sequence",
+        "MutableSequence",
+        "Iterable",
+        "Iterator",
+        "Collection",
+        "Container",
+        "Reversible",
+        "Sized",
+        "Hashable",
+        "Set",
+        "MutableSet",
+        "Generator",
+        "AsyncIterator",
+        "AsyncIterable",
+        "AsyncGenerator",
+        "Callable",
+        "Awaitable",
+        "Coroutine",
+        "KeysView",
+    ]
 )
 _THROUGH = frozenset({"Annotated", "Required", "NotRequired", "Final", "ClassVar", "ReadOnly", "InitVar"})
-_OPEN = frozenset({"Any", "object", "Self", "TypeVar", "AnyStr", "Unpack", "ParamSpec", "Never", "NoReturn", "Incomplete"})
+_OPEN = frozenset(
+    {"Any", "object", "Self", "TypeVar", "AnyStr", "Unpack", "ParamSpec", "Never", "NoReturn", "Incomplete"}
+)
 
 
 class Annotations:
@@ -139,12 +163,14 @@ class Annotations:
         return found.name if isinstance(found, Ref) else None
 
     def unresolved(self, node: ast.expr | None) -> Iterator[str]:
-        """Yield the names in an annotation that nobody can look up at run time (undefined, or only for type checkers)."""
+        """Yield the names in an annotation that nobody can look up at run time (imported for type checkers only)."""
         for each in _with_quoted(node):
             if not isinstance(each, ast.Name):
                 continue
             name, module = each.id, self._module
-            known = name in module.classes or name in module.functions or name in module.aliases or name in module.rebound
+            known = (
+                name in module.classes or name in module.functions or name in module.aliases or name in module.rebound
+            )
             if name in module.typing_only and not known:
                 yield name
 

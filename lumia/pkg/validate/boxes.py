@@ -70,7 +70,9 @@ def _made(frame: Frame, node: ast.Call, args: Args, named: Named) -> Value:
     if value is None:
         return ANYTHING
     if isinstance(value.type, Boxed):
-        frame.report("LUM105", node, "this is a Box already: pass it on as it is, clone() it, or box what into() returns")
+        frame.report(
+            "LUM105", node, "this is a Box already: pass it on as it is, clone() it, or box what into() returns"
+        )
         return value
     meta = named.get("meta")
     wrong = not_json(meta.type, exact=True) if meta is not None else None
@@ -113,7 +115,9 @@ def method(frame: Frame, node: ast.Call, owner: Value, name: str, args: Args) ->
         return box.content.of(UNKNOWN)
     if name == "dump":
         if is_live(frame, box):
-            frame.report("LUM203", node, "a Box of a live resource can't be written down: send what is needed to open it")
+            frame.report(
+                "LUM203", node, "a Box of a live resource can't be written down: send what is needed to open it"
+            )
         return Value(STR)
     if name in ("drop", "any", "load"):
         return ANYTHING
@@ -198,7 +202,9 @@ def _begin(frame: Frame, node: ast.Call, flow: str, target: Value, content: Valu
 def _check_stays(frame: Frame, node: ast.Call, box: Boxed, why: str, named: Named) -> None:
     for option, nothing in _WAITS.items():
         given = named.get(option)
-        sure = given is not None and (isinstance(given.type, Lit) or option == "rate" and isinstance(given.type, Inst))
+        sure = given is not None and (
+            isinstance(given.type, Lit) or (option == "rate" and isinstance(given.type, Inst))
+        )
         if given is not None and sure and given.type not in (NONE, Lit(0), Lit(0.0)) and not (
             isinstance(given.type, Lit) and given.type.value == nothing
         ):  # fmt: skip
@@ -321,9 +327,13 @@ def _stored(at: int, name: str) -> Callable[[Frame, ast.Call, Args, Named], Valu
         why = frame.run.live(value.type)
         wrong = not_json(value.type, exact=False)
         if why:
-            frame.report("LUM205", node, f"the store keeps JSON values, not a live resource ({why}); hand it on in a Box")
+            frame.report(
+                "LUM205", node, f"the store keeps JSON values, not a live resource ({why}); hand it on in a Box"
+            )
         elif wrong:
-            frame.report("LUM107", node, f"the store keeps JSON values, not a {wrong}; write it as text, numbers, lists")
+            frame.report(
+                "LUM107", node, f"the store keeps JSON values, not a {wrong}; write it as text, numbers, lists"
+            )
         return None
 
     return store
@@ -343,7 +353,8 @@ def _provided(frame: Frame, node: ast.Call, args: Args, named: Named) -> Value:
 
 def _settings(frame: Frame, node: ast.Call, args: Args, named: Named) -> Value:
     name = pick(args, named, 0, "plugin")
-    return Value(Ref(f"@settings:{name.type.value}")) if name and isinstance(name.type, Lit) else ANYTHING
+    known = name.type if name is not None else UNKNOWN
+    return Value(Ref("@settings:" + str(known.value))) if isinstance(known, Lit) else ANYTHING
 
 
 def _resource(frame: Frame, node: ast.Call, args: Args, named: Named) -> Value:
@@ -401,7 +412,8 @@ _CALLS: dict[str, Callable[[Frame, ast.Call, Args, Named], Value | None]] = {
     "lumia.Box.any": _made, "lumia.Box": _called_box, "lumia.Box.load": _loaded,
     "lumia.event.start": _flow("event"), "lumia.pipe.start": _flow("pipe"), "lumia.event.ask": _flow("event"),
     "lumia.pipe.ask": _flow("pipe"), "lumia.utils.next": _next, "lumia.utils.stop": _stop,
-    "lumia.utils.intercept": _intercept, "lumia.store.set": _stored(1, "value"), "lumia.store.append": _stored(1, "value"),
+    "lumia.utils.intercept": _intercept, "lumia.store.set": _stored(1, "value"),
+    "lumia.store.append": _stored(1, "value"),
     "lumia.services.get": _service, "lumia.services.provide": _provided, "lumia.config.get": _settings,
     "lumia.resource": _resource, "lumia.effect": _effect,
 }  # fmt: skip

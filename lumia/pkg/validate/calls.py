@@ -9,10 +9,11 @@ from types import CoroutineType, GeneratorType
 
 from lumia.pkg.validate import boxes, use
 from lumia.pkg.validate.classes import ClassInfo, class_of, real_class
-from lumia.pkg.validate.expr import escape, forget
 from lumia.pkg.validate.cycles import stored
+from lumia.pkg.validate.expr import escape, forget
 from lumia.pkg.validate.frame import CALLS, DEEP, Frame
 from lumia.pkg.validate.known import LIVE_ELSEWHERE, TAKES, method_returns, returned_by
+from lumia.pkg.validate.reach import boxy_functions
 from lumia.pkg.validate.types import (
     ANYTHING,
     NONE,
@@ -38,21 +39,81 @@ from lumia.pkg.validate.types import (
     union,
     widened,
 )
-from lumia.pkg.validate.reach import boxy_functions
 from lumia.pkg.validate.world import Function
 
 _NOWHERE = frozenset[int]()
 _PURE = frozenset(
-    "len str repr print isinstance issubclass int float bool sorted sum min max any all enumerate zip range hash iter "
-    "list dict set tuple frozenset reversed format type hasattr callable abs round map filter next".split()
+    [
+        "len",
+        "str",
+        "repr",
+        "print",
+        "isinstance",
+        "issubclass",
+        "int",
+        "float",
+        "bool",
+        "sorted",
+        "sum",
+        "min",
+        "max",
+        "any",
+        "all",
+        "enumerate",
+        "zip",
+        "range",
+        "hash",
+        "iter",
+        "list",
+        "dict",
+        "set",
+        "tuple",
+        "frozenset",
+        "reversed",
+        "format",
+        "type",
+        "hasattr",
+        "callable",
+        "abs",
+        "round",
+        "map",
+        "filter",
+        "next",
+    ]
 )
 _SAFE = frozenset({"json.dumps", "dill.dumps", "pickle.dumps", "copy.deepcopy", "lumia.Box.any", "lumia.store.set"})
 _TRANSPARENT = frozenset(
-    "builtins.staticmethod builtins.classmethod builtins.property functools.cache functools.lru_cache functools.wraps "
-    "functools.cached_property typing.override abc.abstractmethod typing.final typing.no_type_check".split()
+    [
+        "builtins.staticmethod",
+        "builtins.classmethod",
+        "builtins.property",
+        "functools.cache",
+        "functools.lru_cache",
+        "functools.wraps",
+        "functools.cached_property",
+        "typing.override",
+        "abc.abstractmethod",
+        "typing.final",
+        "typing.no_type_check",
+    ]
 )
 _MUTATING = frozenset(
-    "append extend insert remove pop clear update setdefault sort reverse add discard popitem appendleft".split()
+    [
+        "append",
+        "extend",
+        "insert",
+        "remove",
+        "pop",
+        "clear",
+        "update",
+        "setdefault",
+        "sort",
+        "reverse",
+        "add",
+        "discard",
+        "popitem",
+        "appendleft",
+    ]
 )
 
 
@@ -153,7 +214,8 @@ def construct(frame: Frame, node: ast.Call, known: ClassOf, args: list[Value], n
 
 
 def _real(
-    frame: Frame, node: ast.Call, known: ClassOf, args: list[Value], named: dict[str, Value], token: int) -> Value:
+    frame: Frame, node: ast.Call, known: ClassOf, args: list[Value], named: dict[str, Value], token: int
+) -> Value:
     cls = known.cls
     values = [*args, *named.values()]
     if cls is dict:
@@ -164,8 +226,7 @@ def _real(
         if cls is tuple:
             inner = ()
         return Value(Inst(cls, inner), args[0].origin, token)
-    if cls in (int, float) and args:
-        if use.plain_of(args[0].type) in (list, dict, set, tuple, type(None)):
+    if cls in (int, float) and args and use.plain_of(args[0].type) in (list, dict, set, tuple, type(None)):
             use.complain(frame, node, args[0], f"{cls.__name__}() can't read it")
     if cls is type or cls is object:
         return _worked_out(UNKNOWN, values, token)
@@ -207,9 +268,9 @@ def _method(frame: Frame, node: ast.Call, known: Method, args: list[Value], name
     token = frame.run.token()
     if known.name in ("get", "pop", "setdefault") and use.plain_of(owner.type) is dict:
         return owner.of(returned, token)
-    return owner.of(returned, token) if known.name in ("copy", "values", "items", "keys", "model_copy") else _worked_out(
-        returned, [owner, *args, *named.values()], token
-    )  # fmt: skip
+    if known.name in ("copy", "values", "items", "keys", "model_copy"):
+        return owner.of(returned, token)
+    return _worked_out(returned, [owner, *args, *named.values()], token)
 
 
 def _returned(frame: Frame, known: Type, name: str, args: list[Value]) -> Type:
@@ -235,7 +296,13 @@ def _of_dict(known: Shape | Inst, name: str, args: list[Value]) -> Type:
     values = [value for _, value in known.items] if isinstance(known, Shape) else [*known.args[1:2]]
     loose = isinstance(known, Shape) and known.open
     inner = UNKNOWN if loose or not values else union(widened(each) for each in values)
-    keys = STR if isinstance(known, Shape) and not loose else known.args[0] if isinstance(known, Inst) and known.args else UNKNOWN
+    keys = (
+        STR
+        if isinstance(known, Shape) and not loose
+        else known.args[0]
+        if isinstance(known, Inst) and known.args
+        else UNKNOWN
+    )
     if name in ("items", "keys", "values"):
         view = type(getattr({}, name)())
         return Inst(view, (Inst(tuple, (keys, inner)),) if name == "items" else (keys if name == "keys" else inner,))
@@ -259,9 +326,7 @@ def follow(
     inner.caught = frame.caught
     inner.state.guards = frame.state.guards
     inner.bind_declared()
-    starred = node is not None and (
-        any(isinstance(each, ast.Starred) for each in node.args) or "**" in named
-    )
+    starred = node is not None and (any(isinstance(each, ast.Starred) for each in node.args) or "**" in named)
     if not starred:
         _bind(frame, inner, function, args, named, node)
     declared = inner.notes.type(function.returns)
@@ -329,12 +394,21 @@ def is_generator(node: ast.AST) -> bool:
 
 
 def _bind(
-    frame: Frame, inner: Frame, function: Function, args: Sequence[Value], named: Mapping[str, Value], node: ast.Call | None
+    frame: Frame,
+    inner: Frame,
+    function: Function,
+    args: Sequence[Value],
+    named: Mapping[str, Value],
+    node: ast.Call | None,
 ) -> None:
     arguments = function.node.args
     positional = [*arguments.posonlyargs, *arguments.args]
     given = {arg.arg: value for arg, value in zip(positional, args, strict=False)}
-    given |= {name: value for name, value in named.items() if name in {one.arg for one in (*positional, *arguments.kwonlyargs)}}
+    given |= {
+        name: value
+        for name, value in named.items()
+        if name in {one.arg for one in (*positional, *arguments.kwonlyargs)}
+    }
     for arg in (*positional, *arguments.kwonlyargs):
         value = given.get(arg.arg)
         declared = inner.state.names[arg.arg].type
@@ -345,7 +419,11 @@ def _bind(
             use.expected(frame, node, value, declared, f"{function.name}({arg.arg})")
         if isinstance(value.type, Unknown) and not isinstance(declared, Unknown):
             inner.state.names[arg.arg] = value.tainted(declared, value.token)
-        elif isinstance(value.type, Boxed) or isinstance(declared, (Unknown, Boxed)) or inner.run.fits(value.type, declared):
+        elif (
+            isinstance(value.type, Boxed)
+            or isinstance(declared, (Unknown, Boxed))
+            or inner.run.fits(value.type, declared)
+        ):
             inner.state.names[arg.arg] = Value(_loose(value.type), value.origin, value.token)
         else:
             inner.state.names[arg.arg] = value.tainted(declared, value.token)
@@ -360,7 +438,9 @@ def _default(inner: Frame, function: Function, arg: ast.arg, declared: Type) -> 
     positional = [*arguments.posonlyargs, *arguments.args]
     defaults = dict(zip(reversed([one.arg for one in positional]), reversed(arguments.defaults), strict=False))
     defaults |= {
-        one.arg: value for one, value in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if value is not None
+        one.arg: value
+        for one, value in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+        if value is not None
     }
     node = defaults.get(arg.arg)
     if node is not None and isinstance(declared, Unknown) and isinstance(node, ast.Constant):
@@ -403,7 +483,9 @@ def _ranged(frame: Frame, node: ast.Call, args: list[Value], named: dict[str, Va
 
 def _sorted(frame: Frame, node: ast.Call, args: list[Value], named: dict[str, Value]) -> Value:
     element = union(use._element(each) for each in members(args[0].type)) if args else UNKNOWN
-    return Value(Inst(list, () if isinstance(element, Unknown) else (element,)), args[0].origin if args else frozenset())
+    return Value(
+        Inst(list, () if isinstance(element, Unknown) else (element,)), args[0].origin if args else frozenset()
+    )
 
 
 def _enumerated(frame: Frame, node: ast.Call, args: list[Value], named: dict[str, Value]) -> Value:
@@ -435,6 +517,6 @@ _SPECIAL = {
 }  # fmt: skip
 _SPECIAL.pop("lumia.effect")
 
-Frame.evaluators = {**Frame.evaluators, ast.Call: call}  # type: ignore[dict-item]
+Frame.evaluators = {**Frame.evaluators, ast.Call: call}
 
 __all__ = ["call", "class_of", "construct", "follow", "opened"]

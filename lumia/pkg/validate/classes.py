@@ -16,10 +16,61 @@ if TYPE_CHECKING:
     from lumia.pkg.validate.world import Function, Module
 
 _LOOKED_INTO = frozenset(
-    "abc array asyncio builtins calendar collections collections.abc concurrent.futures contextlib copy dataclasses "
-    "datetime decimal enum fractions functools http.client io ipaddress itertools json logging mmap multiprocessing "
-    "multiprocessing.pool numbers operator os pathlib pydantic queue random re sched select selectors shelve socket sqlite3 "
-    "ssl statistics string subprocess asyncio.subprocess tempfile threading time types typing uuid weakref zipfile zoneinfo".split()
+    [
+        "abc",
+        "array",
+        "asyncio",
+        "builtins",
+        "calendar",
+        "collections",
+        "collections.abc",
+        "concurrent.futures",
+        "contextlib",
+        "copy",
+        "dataclasses",
+        "datetime",
+        "decimal",
+        "enum",
+        "fractions",
+        "functools",
+        "http.client",
+        "io",
+        "ipaddress",
+        "itertools",
+        "json",
+        "logging",
+        "mmap",
+        "multiprocessing",
+        "multiprocessing.pool",
+        "numbers",
+        "operator",
+        "os",
+        "pathlib",
+        "pydantic",
+        "queue",
+        "random",
+        "re",
+        "sched",
+        "select",
+        "selectors",
+        "shelve",
+        "socket",
+        "sqlite3",
+        "ssl",
+        "statistics",
+        "string",
+        "subprocess",
+        "asyncio.subprocess",
+        "tempfile",
+        "threading",
+        "time",
+        "types",
+        "typing",
+        "uuid",
+        "weakref",
+        "zipfile",
+        "zoneinfo",
+    ]
 )
 _DYNAMIC = frozenset({"__getattr__", "__getattribute__"})
 
@@ -136,12 +187,12 @@ def real_class(name: str) -> type[Any] | None:
 
 def class_named(name: str) -> Class:
     """Return the class of a library by its dotted name."""
-    return real_class(name) or External(name)
+    return tuple if name == "typing.NamedTuple" else real_class(name) or External(name)
 
 
 def is_stdlib(name: str) -> bool:
     """Tell whether a dotted name belongs to Python itself."""
-    return name.split(".")[0] in sys.stdlib_module_names
+    return name.split(".", maxsplit=1)[0] in sys.stdlib_module_names
 
 
 def class_of(known: Type) -> Class | None:

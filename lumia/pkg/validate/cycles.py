@@ -41,7 +41,9 @@ def check_destructor(frame: Frame, node: ast.Call, box: Boxed) -> None:
     if target in names and frame.function is not None and isinstance(given, (ast.Lambda, ast.Name)):
         bound = {arg.arg for arg in given.args.args} if isinstance(given, ast.Lambda) else set()
         if target not in bound:
-            frame.report("LUM202", node, f"the destructor of this Box {_TEXT.replace('holds it', 'holds the resource')}")
+            frame.report(
+                "LUM202", node, f"the destructor of this Box {_TEXT.replace('holds it', 'holds the resource')}"
+            )
 
 
 def _boxes(known: Type) -> Iterator[Boxed]:

@@ -301,10 +301,18 @@ def forget(frame: Frame, path: str | None) -> None:
 def _unpack(frame: Frame, target: ast.Tuple | ast.List, value: Value) -> None:
     args = value.type.args if isinstance(value.type, Inst) and value.type.cls is tuple else ()
     starred = any(isinstance(each, ast.Starred) for each in target.elts)
-    if args and len(args) == len(target.elts) and not starred and not any(arg.__class__.__name__ == "Never" for arg in args):
+    if (
+        args
+        and len(args) == len(target.elts)
+        and not starred
+        and not any(arg.__class__.__name__ == "Never" for arg in args)
+    ):
         for each, arg in zip(target.elts, args, strict=True):
             assign(frame, each, value.of(arg, value.token))
         return
+    tail = args[-1].__class__.__name__ if args else ""
+    if args and not starred and tail != "Never" and len(args) != len(target.elts):
+        use.complain(frame, target, value, f"it has {len(args)} items, {len(target.elts)} are taken")
     inner = use.iterated(frame, target, value)
     for each in target.elts:
         assign(frame, each, inner)
@@ -382,7 +390,7 @@ def binary(frame: Frame, node: ast.BinOp) -> Value:
     found = use.binary(frame, node, node.op, left, right)
     if found == Inst(list) and isinstance(node.op, ast.Add):
         args = [each.args for each in (left.type, right.type) if isinstance(each, Inst)]
-        found = args and args[0] == args[-1] and Inst(list, args[0]) or found
+        found = Inst(list, args[0]) if args and args[0] == args[-1] else found
     return Value(found, origin, frame.run.token())
 
 
@@ -411,7 +419,11 @@ def compare(frame: Frame, node: ast.Compare) -> Value:
         origin |= right.origin
         if isinstance(op, (ast.Lt, ast.LtE, ast.Gt, ast.GtE)):
             use.binary(frame, node, op, left, right)
-        elif isinstance(op, (ast.In, ast.NotIn)) and right.origin and use.plain_of(right.type) in (int, float, bool, type(None)):
+        elif (
+            isinstance(op, (ast.In, ast.NotIn))
+            and right.origin
+            and use.plain_of(right.type) in (int, float, bool, type(None))
+        ):
             use.complain(frame, node, right, "nothing can be in it")
         left = right
     return Value(BOOL, origin)
@@ -449,6 +461,6 @@ Frame.evaluators = {
     ast.ListComp: comprehension, ast.SetComp: comprehension, ast.GeneratorExp: comprehension,
     ast.DictComp: comprehension, ast.JoinedStr: text, ast.BinOp: binary, ast.UnaryOp: unary, ast.Compare: compare,
     ast.Await: awaited, ast.NamedExpr: walrus, ast.Lambda: function, ast.Starred: starred,
-}  # type: ignore[dict-item]  # fmt: skip
+}  # fmt: skip
 
 __all__ = ["INT", "NONE", "assign", "escape", "member"]

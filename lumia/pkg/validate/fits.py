@@ -5,23 +5,22 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 
-from lumia.pkg.validate.classes import Class, ClassInfo, shown
+from lumia.pkg.validate.classes import ClassInfo, shown
 from lumia.pkg.validate.known import LIVE_ELSEWHERE
 from lumia.pkg.validate.types import (
     UNKNOWN,
     Boxed,
+    Class,
     ClassOf,
     External,
     Func,
     Inst,
     Lit,
-    Marking,
     Method,
     ModuleOf,
     Never,
     Ref,
     Shape,
-    Text,
     Type,
     Union,
     Unknown,
@@ -268,11 +267,11 @@ def _not_json(known: Type, exact: bool) -> str | None:
         return next(filter(None, (not_json(each, exact=exact) for _, each in known.items)), None)
     if isinstance(known, Boxed):
         return "Box"
-    if isinstance(known, (ClassOf, Func, Method, ModuleOf, Marking)):
-        return "function" if isinstance(known, (Func, Method)) else "class"
+    if isinstance(known, (ClassOf, Func)):
+        return "function" if isinstance(known, Func) else "class"
     known = widened(known)
     if not isinstance(known, Inst) or isinstance(known.cls, External):
-        return known.cls.name if isinstance(known, Inst) and live(known, lambda _: {}) else None  # type: ignore[union-attr]
+        return known.cls.name if isinstance(known, Inst) and live(known, lambda _: {}) else None
     if isinstance(known.cls, ClassInfo):
         if known.cls.typed_dict:
             return None

@@ -164,7 +164,8 @@ def _from_lumia(run: Run, handler: Handler) -> None:
 def _is_first(run: Run, handler: Handler) -> bool:
     """Only what comes before everything that may box something else gets the message as it came."""
     return not any(
-        each is not handler and each.kind == "pipe" and _changes(each.function.node) for each in planned(run, "pipe", "msg")
+        each is not handler and each.kind == "pipe" and _changes(each.function.node)
+        for each in planned(run, "pipe", "msg")
     )
 
 

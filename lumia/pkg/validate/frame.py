@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lumia.pkg.validate.annotate import Annotations
 from lumia.pkg.validate.classes import ClassInfo
@@ -15,11 +15,11 @@ from lumia.pkg.validate.fits import fits, live
 from lumia.pkg.validate.types import (
     ANYTHING,
     UNKNOWN,
-    Boxed,
     ClassOf,
     Func,
     Inst,
     ModuleOf,
+    Ref,
     Shape,
     Type,
     Union,
@@ -29,7 +29,7 @@ from lumia.pkg.validate.types import (
     shallow,
     union,
 )
-from lumia.pkg.validate.world import Function, Module, Ref, World
+from lumia.pkg.validate.world import Function, Module, World
 
 if TYPE_CHECKING:
     from lumia.pkg.validate.flow import Handler
@@ -137,9 +137,8 @@ class Run:
         """Return what is stored in an attribute; what only `__init__` sets is read there, all else is unknown."""
         types = []
         for method, node in places:
-            if node is None or isinstance(node, ast.Constant):
-                if node is None:
-                    return UNKNOWN
+            if node is None:
+                return UNKNOWN
             frame = Frame(self, method.module, method, quiet=True)
             frame.bind_declared()
             types.append(frame.value(node).type)
@@ -176,8 +175,8 @@ def _globals(tree: ast.Module) -> set[str]:
 class Frame:
     """One body being read. handling: the step of a run it belongs to; quiet: nothing is reported or started."""
 
-    evaluators: Mapping[type[ast.AST], Callable[[Frame, ast.expr], Value]] = {}
-    executors: Mapping[type[ast.AST], Callable[[Frame, ast.stmt], None]] = {}
+    evaluators: Mapping[type[ast.AST], Callable[[Frame, Any], Value]] = {}
+    executors: Mapping[type[ast.AST], Callable[[Frame, Any], None]] = {}
 
     def __init__(
         self, run: Run, module: Module, function: Function | None = None, handling: Handling | None = None,

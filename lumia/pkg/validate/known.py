@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import ast
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from functools import cache
 
 from lumia.pkg.validate.classes import class_named
 from lumia.pkg.validate.types import BOOL, BYTES, FLOAT, INT, NONE, STR, UNKNOWN, External, Inst, Type, union
 
-_NAMES = {"str": STR, "int": INT, "float": FLOAT, "bool": BOOL, "bytes": BYTES, "None": NONE, "?": UNKNOWN}
+_NAMES: dict[str, Type] = {
+    "str": STR,
+    "int": INT,
+    "float": FLOAT,
+    "bool": BOOL,
+    "bytes": BYTES,
+    "None": NONE,
+    "?": UNKNOWN,
+}
 
 _FUNCTIONS = """
 ascii str; bin str; chr str; format str; hex str; input str; oct str; repr str; ord int; len int; hash int; id int
@@ -35,8 +45,8 @@ threading.Lock threading.Lock; threading.RLock threading.RLock; urllib.request.u
 tempfile.NamedTemporaryFile tempfile._TemporaryFileWrapper; tempfile.TemporaryFile io.IOBase
 tempfile.SpooledTemporaryFile tempfile._TemporaryFileWrapper; tempfile.mkdtemp str; tempfile.gettempdir str
 os.popen io.IOBase; os.fdopen io.IOBase; gzip.open io.IOBase; bz2.open io.IOBase; lzma.open io.IOBase
-asyncio.create_task asyncio.Task; asyncio.ensure_future asyncio.Future; asyncio.get_running_loop asyncio.AbstractEventLoop
-asyncio.get_event_loop asyncio.AbstractEventLoop; asyncio.new_event_loop asyncio.AbstractEventLoop
+asyncio.create_task asyncio.Task; asyncio.ensure_future asyncio.Future; asyncio.get_event_loop asyncio.AbstractEventLoop
+asyncio.get_running_loop asyncio.AbstractEventLoop; asyncio.new_event_loop asyncio.AbstractEventLoop
 asyncio.open_connection tuple[asyncio.StreamReader,asyncio.StreamWriter]
 asyncio.open_unix_connection tuple[asyncio.StreamReader,asyncio.StreamWriter]
 asyncio.create_subprocess_exec asyncio.subprocess.Process; ssl.create_default_context ssl.SSLContext
@@ -104,14 +114,49 @@ enum.Enum __str__ -> str
 """
 
 LIVE_ELSEWHERE = frozenset(
-    "threading.Lock threading.RLock httpx.Client httpx.AsyncClient aiohttp.ClientSession redis.Redis redis.StrictRedis "
-    "redis.asyncio.Redis redis.client.Redis psycopg.Connection psycopg.AsyncConnection psycopg2.extensions.connection "
-    "pymysql.Connection sqlalchemy.Engine aiosqlite.Connection asyncpg.Connection asyncpg.Pool paramiko.SSHClient "
-    "websockets.ClientConnection aiofiles.File psycopg_pool.ConnectionPool psycopg_pool.AsyncConnectionPool "
-    "asyncio.subprocess.Process serial.Serial smtplib.SMTP smtplib.SMTP_SSL ftplib.FTP ftplib.FTP_TLS imaplib.IMAP4 "
-    "imaplib.IMAP4_SSL poplib.POP3 zipfile.ZipFile tarfile.TarFile zmq.Socket zmq.Context pika.BlockingConnection "
-    "websocket.WebSocket multiprocessing.synchronize.Lock multiprocessing.queues.Queue "
-    "multiprocessing.connection.Connection tempfile._TemporaryFileWrapper".split()
+    [
+        "threading.Lock",
+        "threading.RLock",
+        "httpx.Client",
+        "httpx.AsyncClient",
+        "aiohttp.ClientSession",
+        "redis.Redis",
+        "redis.StrictRedis",
+        "redis.asyncio.Redis",
+        "redis.client.Redis",
+        "psycopg.Connection",
+        "psycopg.AsyncConnection",
+        "psycopg2.extensions.connection",
+        "pymysql.Connection",
+        "sqlalchemy.Engine",
+        "aiosqlite.Connection",
+        "asyncpg.Connection",
+        "asyncpg.Pool",
+        "paramiko.SSHClient",
+        "websockets.ClientConnection",
+        "aiofiles.File",
+        "psycopg_pool.ConnectionPool",
+        "psycopg_pool.AsyncConnectionPool",
+        "asyncio.subprocess.Process",
+        "serial.Serial",
+        "smtplib.SMTP",
+        "smtplib.SMTP_SSL",
+        "ftplib.FTP",
+        "ftplib.FTP_TLS",
+        "imaplib.IMAP4",
+        "imaplib.IMAP4_SSL",
+        "poplib.POP3",
+        "zipfile.ZipFile",
+        "tarfile.TarFile",
+        "zmq.Socket",
+        "zmq.Context",
+        "pika.BlockingConnection",
+        "websocket.WebSocket",
+        "multiprocessing.synchronize.Lock",
+        "multiprocessing.queues.Queue",
+        "multiprocessing.connection.Connection",
+        "tempfile._TemporaryFileWrapper",
+    ]
 )
 """Classes that hold a live resource and aren't looked into."""
 
@@ -120,9 +165,15 @@ SAMPLES: dict[type, object] = {
 }  # fmt: skip
 """A value of each plain class, to ask Python itself what an operator does with it."""
 
+OTHERS: dict[object, object] = {
+    datetime: datetime(2000, 1, 1, tzinfo=UTC), date: date(2000, 1, 1), timedelta: timedelta(1), Decimal: Decimal(1),
+}  # fmt: skip
+"""The same for classes of which only what comes out is of interest."""
+
 TAKES = {
     "json.loads": (str, bytes, bytearray), "builtins.ord": (str, bytes, bytearray), "builtins.chr": (int,),
-    "base64.b64encode": (bytes, bytearray), "html.escape": (str,), "math.sqrt": (int, float), "math.floor": (int, float),
+    "base64.b64encode": (bytes, bytearray), "html.escape": (str,), "math.sqrt": (int, float),
+    "math.floor": (int, float),
     "math.ceil": (int, float), "builtins.abs": (int, float, complex), "builtins.round": (int, float),
     "datetime.datetime.fromtimestamp": (int, float), "datetime.datetime.fromisoformat": (str,),
     "datetime.date.fromisoformat": (str,), "urllib.parse.urlparse": (str, bytes), "time.sleep": (int, float),

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +29,8 @@ def check_lint(folder: Path) -> list[Finding]:
     if program is None:
         return [finding("LUM004", "manifest.json", 1, f"style and format were not checked: ruff isn't there; {_HOW}")]
     jobs = [
-        _start(program, folder, "check", "--output-format=json", "--exit-zero"),
-        _start(program, folder, "format", "--check", "--exit-zero"),
+        _start(program, folder, "check", "--output-format=json", "--exit-zero", "--quiet"),
+        _start(program, folder, "format", "--check"),
     ]
     try:
         (checked, said), (formatted, _) = [job.communicate(timeout=SECONDS) for job in jobs]
@@ -42,22 +44,22 @@ def check_lint(folder: Path) -> list[Finding]:
     except ValueError:
         text = f"ruff could not check the folder: {said.strip()[:300] or 'it said nothing'}"
         return [finding("LUM004", "manifest.json", 1, text)]
-    found = [_finding(folder, row) for row in rows if row.get("code")]
-    return found + [
-        finding("LUM005", line.removeprefix(_UNFORMATTED), 1, "isn't formatted; `ruff format .` does it")
-        for line in formatted.splitlines()
-        if line.startswith(_UNFORMATTED)
-    ]
+    return [*(_finding(folder, row) for row in rows if row.get("code")), *_unformatted(formatted)]
 
 
-_UNFORMATTED = "Would reformat: "
+_OLD = re.compile(r"^Would reformat: (?P<file>.+)$", re.MULTILINE)
+_NEW = re.compile(r"^unformatted: .*\n\s*--> (?P<file>.+?):(?P<line>\d+):\d+$", re.MULTILINE)
+
+
+def _unformatted(said: str) -> Iterator[Finding]:
+    """ruff names such files on a line each; since 0.15 it shows where they differ, too."""
+    for match in (*_OLD.finditer(said), *_NEW.finditer(said)):
+        line = int(match.groupdict().get("line") or 1)
+        yield finding("LUM005", match["file"], line, "isn't formatted; `ruff format .` does it")
 
 
 def _start(program: str, folder: Path, *arguments: str) -> subprocess.Popen[str]:
-    command = [program, *arguments, "--no-cache", "--quiet", "."]
-    if arguments[0] == "format":
-        command.remove("--quiet")
-        command.remove("--exit-zero")
+    command = [program, *arguments, "--no-cache", "."]
     return subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 

@@ -82,7 +82,14 @@ def _about_signature(text: str) -> bool:
 def _constants(run: Run, handler: Handler) -> tuple[list[Any], dict[str, Any]]:
     """Return what the decorator is given, with something harmless for what isn't a constant."""
     call = handler.marking.call
-    harmless: dict[str, Any] = {"priv": 0, "id": "x", "glob": "x*", "expression": "* * * * *", "path": "/x", "name": "x"}
+    harmless: dict[str, Any] = {
+        "priv": 0,
+        "id": "x",
+        "glob": "x*",
+        "expression": "* * * * *",
+        "path": "/x",
+        "name": "x",
+    }
     places = {"pipe": ["id", "priv"], "cron": ["expression"], "route": ["path", "methods"], "websocket": ["path"]}
     names = places.get(handler.kind, ["name"] if handler.kind == "command" else ["id", "priv"])
     positional: list[Any] = []

@@ -25,6 +25,7 @@ from lumia.pkg.validate.types import (
     literal,
     members,
     union,
+    widened,
 )
 
 _ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
@@ -95,7 +96,7 @@ def narrowed(frame: Frame, test: ast.expr, yes: State, no: State) -> bool | None
     if isinstance(test, ast.NamedExpr):
         return narrowed(frame, test.target, yes, no)
     if isinstance(test, ast.Name):
-        return _split(frame, test, yes, no, lambda each: truthy(each))
+        return _split(frame, test, yes, no, truthy)
     if isinstance(test, ast.Call) and len(test.args) == 2 and isinstance(test.func, ast.Name):
         if test.func.id == "isinstance":
             classes = _classes(frame, test.args[1])
@@ -188,17 +189,15 @@ def _is_one(frame: Frame, known: Type, classes: list[Type]) -> bool | None:
 
 def _exactly(frame: Frame, known: Type, wanted: Type) -> bool | None:
     if isinstance(wanted, Inst) and wanted.cls in (float, complex):
-        plain = known if not isinstance(known, Lit) else Inst(type(known.value))
-        return isinstance(plain, Inst) and plain.cls is wanted.cls
-    if isinstance(known, Inst) and isinstance(known.cls, ClassInfo) and isinstance(wanted, Inst):
-        if known.cls.typed_dict:
-            return wanted.cls is dict
+        plain = widened(known)
+        if isinstance(plain, Inst) and plain.cls in (int, bool):
+            return False
+    if isinstance(known, Inst) and isinstance(known.cls, ClassInfo) and known.cls.typed_dict:
+        return isinstance(wanted, Inst) and wanted.cls is dict
     return frame.run.fits(known, wanted)
 
 
-def _compared(
-    frame: Frame, left: ast.expr, op: ast.cmpop, right: ast.expr, yes: State, no: State
-) -> bool | None:
+def _compared(frame: Frame, left: ast.expr, op: ast.cmpop, right: ast.expr, yes: State, no: State) -> bool | None:
     with frame.silent():
         mine, theirs = frame.value(left), frame.value(right)
     if isinstance(op, (ast.Is, ast.IsNot)) and theirs.type == NONE:

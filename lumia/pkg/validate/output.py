@@ -15,7 +15,7 @@ SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sar
 
 
 def as_text(findings: Sequence[Finding]) -> str:
-    """Return the findings for people: file, line, rule and message, what else has to do with it, and the rule's page."""
+    """Return the findings for people: file, line, rule and message, related places, the rule's page."""
     return "\n".join(line for one in findings for line in _lines(one))
 
 

@@ -9,14 +9,15 @@ from functools import cache
 
 from lumia.pkg.validate import use
 from lumia.pkg.validate.calls import follow
-from lumia.pkg.validate.expr import assign, escape
 from lumia.pkg.validate.cycles import stored
+from lumia.pkg.validate.expr import assign, escape
 from lumia.pkg.validate.frame import Frame, State, merged, uncertain
 from lumia.pkg.validate.narrow import branches
 from lumia.pkg.validate.types import (
     ANYTHING,
     UNKNOWN,
     Boxed,
+    Class,
     ClassOf,
     Func,
     Inst,
@@ -194,9 +195,7 @@ def _changed(node: ast.AST) -> set[str]:
     return names
 
 
-def _after_loop(
-    frame: Frame, node: ast.For | ast.AsyncFor | ast.While, before: State, outer: list[State]
-) -> None:
+def _after_loop(frame: Frame, node: ast.For | ast.AsyncFor | ast.While, before: State, outer: list[State]) -> None:
     result = before.copy()
     for state in (frame.state, *frame.breaks):
         if not (state is frame.state and state.dead):
@@ -336,7 +335,7 @@ def defined(frame: Frame, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
     from lumia.pkg.validate.flow import register_resident
 
     for each in reversed(node.decorator_list):
-        with frame.silent() if not isinstance(each, ast.Call) else frame.silent():
+        with frame.silent():
             mark = frame.value(each)
         if isinstance(mark.type, Marking):
             marked(frame, mark.type, [value])
@@ -357,7 +356,7 @@ def class_defined(frame: Frame, node: ast.ClassDef) -> None:
     frame.state.names[node.name] = Value(ClassOf(info))
 
 
-def _base(frame: Frame, node: ast.expr) -> object:
+def _base(frame: Frame, node: ast.expr) -> Class | None:
     from lumia.pkg.validate.classes import class_of
 
     if isinstance(node, ast.Subscript):
@@ -404,7 +403,7 @@ Frame.executors = {
     ast.AsyncWith: context, ast.Match: matched, ast.Assert: asserted, ast.FunctionDef: defined,
     ast.AsyncFunctionDef: defined, ast.ClassDef: class_defined, ast.Import: brought, ast.ImportFrom: brought,
     ast.Delete: removed, ast.Global: shared, ast.Nonlocal: shared,
-}  # type: ignore[dict-item]  # fmt: skip
+}  # fmt: skip
 
 
 def names_in(nodes: Iterable[ast.AST]) -> set[str]:

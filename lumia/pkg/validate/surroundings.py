@@ -1,4 +1,4 @@
-"""What a plugin has to do with its surroundings: other plugins, Python packages, services, settings, the config folder."""
+"""A plugin and its surroundings: other plugins, Python packages, services, settings."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from lumia.pkg.validate.package import schema_file
 from lumia.pkg.validate.touching import touching
 from lumia.pkg.validate.types import Lit, Ref, Type
 from lumia.pkg.validate.world import Module, Package
+
 
 def check_surroundings(run: Run, own: Package, manifest: Manifest | None, folder: Path) -> list[Finding]:
     """Return what is wrong between a plugin and what is around it."""
@@ -91,7 +92,11 @@ def _is_plugin(space: str, name: str) -> bool:
 
 
 def _brought(module: Module, top: str, manifest: Manifest) -> bool:
-    if top in sys.stdlib_module_names or top in ("lumia", "__main__") or manifest.python_dependencies and _named(top, manifest):
+    if (
+        top in sys.stdlib_module_names
+        or top in ("lumia", "__main__")
+        or (manifest.python_dependencies and _named(top, manifest))
+    ):
         return True
     if any(each.split(".")[0] == top for each in module.package.modules) and top == module.package.name:
         return True
@@ -102,14 +107,19 @@ def _brought(module: Module, top: str, manifest: Manifest) -> bool:
 
 
 def _named(top: str, manifest: Manifest) -> bool:
-    """A package may be imported under another name than it is installed by, so one that matches nothing decides nothing."""
+    """A package may be imported under another name than it is installed by, so any may be it."""
     names = {canonicalize_name(Requirement(each).name) for each in manifest.python_dependencies}
     return True if names else canonicalize_name(top) in names
 
 
 def _services(run: Run, manifest: Manifest | None) -> Iterator[Finding]:
     for name, frame, node in run.provided:
-        if manifest is None or not frame.module.package.own or not frame.module.source.loaded or name in manifest.provides:
+        if (
+            manifest is None
+            or not frame.module.package.own
+            or not frame.module.source.loaded
+            or name in manifest.provides
+        ):
             continue
         text = f'service {name!r} isn\'t in the manifest; add "provides": ["{name}"]'
         yield finding("LUM307", frame.module.file, getattr(node, "lineno", 1), text)
@@ -119,7 +129,8 @@ def _settings(run: Run, own: Package, manifest: Manifest | None, folder: Path) -
     declared = _declared(run, own)
     for plugin, _, module, line in declared:
         if manifest is not None and plugin != manifest.name:
-            text = f"declares settings of {plugin!r}; a plugin declares its own: lumia.config.declare({manifest.name!r}, …)"
+            own_way = f"lumia.config.declare({manifest.name!r}, …)"
+            text = f"declares settings of {plugin!r}; a plugin declares its own: {own_way}"
             yield finding("LUM403", module.file, line, text)
     if manifest is None:
         return

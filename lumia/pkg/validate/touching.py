@@ -11,9 +11,28 @@ from lumia.pkg.validate.finding import Finding, finding
 from lumia.pkg.validate.world import Module, World
 
 _OPENERS = frozenset(
-    "builtins.open pathlib.Path pathlib.PurePath os.open os.remove os.unlink os.rename os.replace os.listdir os.scandir "
-    "os.path.join os.path.exists os.path.isfile shutil.copy shutil.copyfile shutil.move shutil.rmtree aiofiles.open "
-    "tomlkit.toml_file.TOMLFile glob.glob".split()
+    [
+        "builtins.open",
+        "pathlib.Path",
+        "pathlib.PurePath",
+        "os.open",
+        "os.remove",
+        "os.unlink",
+        "os.rename",
+        "os.replace",
+        "os.listdir",
+        "os.scandir",
+        "os.path.join",
+        "os.path.exists",
+        "os.path.isfile",
+        "shutil.copy",
+        "shutil.copyfile",
+        "shutil.move",
+        "shutil.rmtree",
+        "aiofiles.open",
+        "tomlkit.toml_file.TOMLFile",
+        "glob.glob",
+    ]
 )
 _JOINING = frozenset({"pathlib.Path", "pathlib.PurePath", "os.path.join"})
 _WALKING = frozenset({"iterdir", "glob", "rglob", "walk"})
@@ -55,7 +74,7 @@ def _opened(world: World, module: Module, paths: _Paths, node: ast.Call) -> str 
 
 
 class _Paths:
-    """Reads paths as far as they are written out: one character stands for what isn't known, the own folder, the root."""
+    """Reads paths as far as they are written out: a character each for the unknown, own folder, root."""
 
     def __init__(self, world: World, module: Module) -> None:
         self._world, self._module = world, module
@@ -91,12 +110,18 @@ class _Paths:
     def _call(self, node: ast.expr, depth: int) -> str:
         said = ast.unparse(node)
         if "__file__" in said:
-            above = said.count(".parent") if "parents[" not in said else int((re.findall(r"parents\[(\d)\]", said) or "0")[0]) + 1
+            above = (
+                said.count(".parent")
+                if "parents[" not in said
+                else int((re.findall(r"parents\[(\d)\]", said) or "0")[0]) + 1
+            )
             return _ROOT if above + said.count("dirname(") >= 3 else _OWN
         if any(word in said for word in _ROOTS):
             return _ROOT
         if isinstance(node, ast.Call) and self._world.dotted(self._module, node) in _JOINING and node.args:
             return "/".join(self.text(each, depth - 1) for each in node.args)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "joinpath":
-            return "/".join([self.text(node.func.value, depth - 1), *(self.text(each, depth - 1) for each in node.args)])
+            return "/".join(
+                [self.text(node.func.value, depth - 1), *(self.text(each, depth - 1) for each in node.args)]
+            )
         return _UNKNOWN

@@ -11,7 +11,7 @@ from typing import Any
 from lumia.pkg.validate.classes import ClassInfo
 from lumia.pkg.validate.fits import describe
 from lumia.pkg.validate.frame import Frame
-from lumia.pkg.validate.known import SAMPLES
+from lumia.pkg.validate.known import OTHERS, SAMPLES
 from lumia.pkg.validate.types import (
     ANYTHING,
     NONE,
@@ -45,7 +45,9 @@ _PLAIN = frozenset(SAMPLES)
 def complain(frame: Frame, node: ast.AST, value: Value, what: str) -> None:
     """Report a use that fails for what came out of a Box."""
     if any(number > 0 for number in value.origin):
-        frame.report("LUM102", node, f"the content of this Box is {_a(describe(value.type))}: {what}", about=value.origin)
+        frame.report(
+            "LUM102", node, f"the content of this Box is {_a(describe(value.type))}: {what}", about=value.origin
+        )
 
 
 def _a(text: str) -> str:
@@ -65,7 +67,7 @@ def plain(known: Type) -> type | None:
     if isinstance(known, Shape):
         return dict
     known = widened(known)
-    return known.cls if isinstance(known, Inst) and known.cls in _PLAIN else None  # type: ignore[return-value]
+    return known.cls if isinstance(known, Inst) and known.cls in _PLAIN else None
 
 
 def attribute(frame: Frame, node: ast.Attribute, owner: Value) -> None:
@@ -177,7 +179,9 @@ def _not_iterable(known: Type) -> bool:
     if not (isinstance(known, Inst) and isinstance(known.cls, ClassInfo)) or known.cls.typed_dict or known.cls.model:
         return False
     cls = known.cls
-    return cls.known and not cls.protocol and not (cls.has("__iter__") or cls.has("__getitem__") or cls.has("__aiter__"))
+    return (
+        cls.known and not cls.protocol and not (cls.has("__iter__") or cls.has("__getitem__") or cls.has("__aiter__"))
+    )
 
 
 def _element(known: Type) -> Type:
@@ -196,8 +200,8 @@ def binary(frame: Frame, node: ast.AST, op: ast.AST, left: Value, right: Value) 
     """Return the type of an operation; what Python refuses for the plain classes is reported."""
     mine, theirs = plain_of(left.type), plain_of(right.type)
     apply = _OPERATORS.get(type(op))
-    if mine is None or theirs is None or apply is None:
-        return UNKNOWN
+    if apply is None or mine is None or theirs is None:
+        return UNKNOWN if apply is None else _of_others(apply, left.type, right.type)
     try:
         result = apply(SAMPLES[mine], SAMPLES[theirs])
     except TypeError:
@@ -214,6 +218,21 @@ def binary(frame: Frame, node: ast.AST, op: ast.AST, left: Value, right: Value) 
     if isinstance(op, ast.Pow):
         return UNKNOWN
     return Inst(type(result)) if type(result) in _PLAIN else UNKNOWN
+
+
+def _of_others(apply: Callable[[Any, Any], Any], left: Type, right: Type) -> Type:
+    """Times, paths and decimals: what comes out is known, what fails isn't judged."""
+    both = [OTHERS.get(each.cls) if isinstance(each, Inst) else None for each in (widened(left), widened(right))]
+    both = [
+        SAMPLES.get(plain(known) or object) if part is None else part
+        for part, known in zip(both, (left, right), strict=True)
+    ]
+    if None in both:
+        return UNKNOWN
+    try:
+        return Inst(type(apply(*both)))
+    except Exception:  # whatever Python says to it
+        return UNKNOWN
 
 
 def plain_of(known: Type) -> type | None:

@@ -16,6 +16,8 @@ from lumia.pkg.validate.source import Source
 from lumia.pkg.validate.types import Class, ModuleOf, Ref, Value
 
 FunctionNode: TypeAlias = "ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda"
+
+
 @dataclass(eq=False)
 class Function:
     """A function of a plugin. cls: the class it is a method of; outer: the names a nested one sees."""
@@ -125,13 +127,15 @@ class World:
                 return Ref(canonical(f"{owner.name}.{node.attr}"))
         return None
 
-    def named(self, module: Module, name: str, depth: int = 0) -> ClassInfo | Function | Ref | ModuleOf | ast.expr | None:
+    def named(
+        self, module: Module, name: str, depth: int = 0
+    ) -> ClassInfo | Function | Ref | ModuleOf | ast.expr | None:
         """Return what one name means at the top of a module."""
         if name in module.rebound or depth > 20:
             return None
         for table in (module.classes, module.functions, module.imports):
             if name in table:
-                found = table[name]  # type: ignore[index]
+                found = table[name]
                 return self.settled(found, depth)
         if name in module.aliases:
             return module.aliases[name]
@@ -225,7 +229,9 @@ class _Reader:
                 self.read(node.body, typing_only or only)
                 self.read(node.orelse, typing_only)
             elif isinstance(node, ast.Try):
-                self.read([*node.body, *(one for each in node.handlers for one in each.body), *node.orelse], typing_only)
+                self.read(
+                    [*node.body, *(one for each in node.handlers for one in each.body), *node.orelse], typing_only
+                )
             else:
                 self._assigned(node)
 
@@ -294,7 +300,9 @@ def _stored(node: FunctionNode) -> Iterator[tuple[str, ast.expr | None]]:
             continue
         elif isinstance(each, ast.Attribute) and isinstance(each.ctx, ast.Store) and _is(each.value, first):
             yield each.attr, None  # also set by a for, a with, `:=` or an annotated assignment
-        elif isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Attribute) and _is(each.target.value, first):
+        elif (
+            isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Attribute) and _is(each.target.value, first)
+        ):
             yield each.target.attr, each.value
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from lumia.errors import PlanError, RegistryError
-from tests.support.plugin_repos import Repository, repository
 from tests.support.planned import Planned, planned, steps
+from tests.support.plugin_repos import Repository, repository
 from tests.support.registry import Answer, FakeRegistry, fake_registry
 
 

@@ -19,9 +19,7 @@ from tests.lumia.cli.conftest import Done
 
 COMMAND = [sys.executable, "-m", "lumia", "pkg", "dev"]
 # Makes its standard input the terminal that Ctrl-C comes from.
-ON_A_TERMINAL = (
-    "import fcntl, os, sys, termios as t; fcntl.ioctl(0, t.TIOCSCTTY, 0); os.execv(sys.argv[1], sys.argv[1:])"
-)
+TERMINAL = "import fcntl, os, sys, termios as t; fcntl.ioctl(0, t.TIOCSCTTY, 0); os.execv(sys.argv[1], sys.argv[1:])"
 
 
 def environment(home: Path) -> dict[str, str]:
@@ -96,7 +94,7 @@ class Terminal:
 def terminal(folder: Path, *args: str) -> Iterator[Terminal]:
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
-        [sys.executable, "-c", ON_A_TERMINAL, *COMMAND, *args], cwd=folder, stdin=theirs, stdout=theirs, stderr=theirs,
+        [sys.executable, "-c", TERMINAL, *COMMAND, *args], cwd=folder, stdin=theirs, stdout=theirs, stderr=theirs,
         env=environment(folder.parent), start_new_session=True,
     )  # fmt: skip
     os.close(theirs)

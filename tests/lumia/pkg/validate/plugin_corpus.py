@@ -1,4 +1,4 @@
-"""Small plugins for the validator, one file each: `== FILE` begins a file, `== dep FOLDER/FILE` one of a plugin beside it.
+"""Small plugins for the validator, one file each: `== FILE` begins a file, `== dep FOLDER/FILE` a neighbour's.
 
 What is expected stands on its line as `# expect: LUM101`, or as a line `== expect FILE LINE RULE`.
 """
@@ -30,7 +30,9 @@ class Case:
         own = root / self.name
         others: set[str] = set()
         for name, lines in self.files.items():
-            folder, _, inner = name.removeprefix("dep ").partition("/") if name.startswith("dep ") else (self.name, "", name)
+            folder, _, inner = (
+                name.removeprefix("dep ").partition("/") if name.startswith("dep ") else (self.name, "", name)
+            )
             if name.startswith("dep "):
                 others.add(folder)
             path = root / folder / inner

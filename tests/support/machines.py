@@ -1,0 +1,43 @@
+"""Machines of one bot: roots in which real operations are handed to the bot that runs on them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from lumia.pkg.bringing import Root
+from lumia.pkg.deploying import Outcome, hand_over
+from lumia.pkg.layout import Layout
+from lumia.pkg.lockfile import Lock
+from lumia.runtime import Runtime
+from tests.support.packages import Bot, Shop
+from tests.support.workers import bot_root
+
+
+class Machine(Bot):
+    """A bot root in which operations are handed to the bot that runs on it. url: of the broker."""
+
+    def __init__(self, root: Path, shop: Shop) -> None:
+        self.layout, self.shop = Layout(bot_root(root)), shop
+        (root / "plugins").mkdir()
+        self.bot: Runtime | None = None
+        self.outcome = Outcome("stopped")
+
+    def install(self, name: str, version: str, code: str = "", **manifest: Any) -> Outcome:  # type: ignore[override]
+        """Install, upgrade or downgrade, and hand it over; raises `OperationError` when that is undone."""
+        self.shop.publish(name, version, {"plugin.py": f"VERSION = {version!r}\n{code}"}, **manifest)
+        kind = "upgrade" if name in self.lock.plugins else "install"
+        self.run(self.action(kind, name, version), deploy=self.deploy)  # type: ignore[arg-type]
+        return self.outcome
+
+    def drop(self, name: str) -> Outcome:
+        """Remove a plugin, and hand that over."""
+        self.run(self.action("remove", name), deploy=self.deploy)
+        return self.outcome
+
+    def deploy(self, lock: Lock) -> Outcome:
+        """Hand a lock over."""
+        assert self.bot is not None and self.bot.config is not None
+        root = Root(self.layout.root, self.bot.config)
+        self.outcome = hand_over(self.bot.transport, root, lock.plugins, wait=20.0)
+        return self.outcome
