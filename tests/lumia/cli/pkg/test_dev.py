@@ -17,6 +17,7 @@ import pytest
 
 from tests.lumia.cli.conftest import Done
 
+QUICK = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # what this machine has for pytest takes seconds to import
 COMMAND = [sys.executable, "-m", "lumia", "pkg", "dev"]
 # Makes its standard input the terminal that Ctrl-C comes from.
 TERMINAL = "import fcntl, os, sys, termios as t; fcntl.ioctl(0, t.TIOCSCTTY, 0); os.execv(sys.argv[1], sys.argv[1:])"
@@ -25,7 +26,7 @@ TERMINAL = "import fcntl, os, sys, termios as t; fcntl.ioctl(0, t.TIOCSCTTY, 0);
 def environment(home: Path) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("LUMIA_", "GIT_"))}
     (home / ".gitconfig").write_text("[user]\n\tname = Ann\n\temail = ann@example.org\n")
-    return {**kept, "HOME": str(home), "XDG_CONFIG_HOME": str(home), "TERM": "dumb"}
+    return {**kept, "HOME": str(home), "XDG_CONFIG_HOME": str(home), "TERM": "dumb", **QUICK}
 
 
 def dev(folder: Path, *args: str, stdin: str = "") -> Done:
