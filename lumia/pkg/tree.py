@@ -33,6 +33,7 @@ __all__ = [
 HEADER = b"lumia-tree-v1\n"
 _LOCAL_SECONDS = 60.0
 _CHUNK = 1 << 20
+_FOLDER, _MOST_FOLDERS = 0o40000, 5_000
 _LONGEST_TARGET = 8192
 _GIT, _CACHE = ".git", "__pycache__"
 
@@ -157,11 +158,16 @@ def _hash_of(path: Path, entry: Entry) -> str:
 
 def entries_of_commit(repository: Path, commit: str) -> Generator[Entry, None, None]:
     """Yield the entries of a commit's tree, files, links and submodules, as git lists them; stop whenever you like."""
-    with _asked(repository, ["ls-tree", "-r", "-z", "-l", "--full-tree", commit]) as out:
+    folders = 0
+    with _asked(repository, ["ls-tree", "-r", "-t", "-z", "-l", "--full-tree", commit]) as out:
         rest = b""
         while chunk := out.read(64 * 1024):
             *records, rest = (rest + chunk).split(b"\0")
-            yield from map(_record, records)
+            for entry in map(_record, records):
+                if entry.mode != _FOLDER:
+                    yield entry
+                elif (folders := folders + 1) > _MOST_FOLDERS:  # empty ones can be without number
+                    raise UnsafePackageError(f"the package is refused: it has more than {_MOST_FOLDERS} folders")
 
 
 def _record(record: bytes) -> Entry:

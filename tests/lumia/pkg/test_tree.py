@@ -214,6 +214,15 @@ def test_a_tree_of_ten_billion_files_is_refused_at_once(repo: Repository) -> Non
         check_commit(repo.folder, commit)
 
 
+def test_a_tree_of_ten_billion_empty_folders_is_refused_at_once(repo: Repository) -> None:
+    tree = repo.tree()
+    for _ in range(10):
+        tree = repo.tree(*(("40000", f"d{number}", tree) for number in range(10)))
+    commit = repo.commit_tree(tree, tag="v1")
+    with pytest.raises(UnsafePackageError, match="more than 5000 folders"):
+        check_commit(repo.folder, commit)
+
+
 def test_a_bomb_is_refused_by_what_it_would_unfold_to(repo: Repository) -> None:
     commit = repo.commit({"zeros.bin": b"\0" * 200_000, "more.bin": b"\0" * 200_001})
     with pytest.raises(UnsafePackageError, match=r"'more\.bin' has 0\.2 MiB; a file of a package has at most 0\.1"):
