@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jsonschema import Draft202012Validator
+from jsonschema import Draft202012Validator  # type: ignore[import-untyped,unused-ignore]
 from pydantic import TypeAdapter, ValidationError
 from referencing import Registry, Resource
 
