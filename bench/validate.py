@@ -100,22 +100,22 @@ def main(lines: int) -> int:
         print(f"a plugin of {written} lines in {len(list(folder.glob('*.py')))} files, processor seconds:")
         python, tools = sys.executable, Path(sys.executable).parent
         validator = [python, "-c", _VALIDATE, str(folder)]
+        ruff = "--quiet --no-cache shop"
         rows = {
             "pkg dev validate": validator,
             "  without ruff": [*validator, "--no-ruff"],
-            "ruff check + format": ["sh", "-c", f"{tools}/ruff check -q --no-cache . ; {tools}/ruff format --check -q --no-cache ."],
-            "mypy": [str(tools / "mypy"), "--cache-dir=/dev/null", "--ignore-missing-imports", "."],
+            "ruff check + format": ["sh", "-c", f"{tools}/ruff check {ruff}; {tools}/ruff format --diff {ruff}"],
+            "mypy": [str(tools / "mypy"), "--cache-dir=/dev/null", "--explicit-package-bases", "shop"],
         }  # fmt: skip
-        taken = {name: _seconds(command, folder) for name, command in rows.items()}
+        taken = {name: _seconds(command, Path(made)) for name, command in rows.items()}
     for name, seconds in taken.items():
         print(f"  {name:22} {seconds:6.2f} s   {seconds / taken['pkg dev validate']:5.2f}×")
     print("what this repository ships, without ruff:")
     for place in ("handlers", "adapters"):
         for each in sorted(path.parent for path in (base() / place).glob("*/manifest.json")):
             count = sum(len(file.read_text("utf-8").splitlines()) for file in each.rglob("*.py"))
-            print(
-                f"  {each.name:22} {_seconds([python, '-c', _VALIDATE, str(each), '--no-ruff'], each):6.2f} s   {count} lines"
-            )
+            seconds = _seconds([python, "-c", _VALIDATE, str(each), "--no-ruff"], each)
+            print(f"  {each.name:22} {seconds:6.2f} s   {count} lines")
     met = taken["pkg dev validate"] < GOAL * written / 10_000
     print(f"goal: {GOAL} s for 10,000 lines: {'met' if met else 'MISSED'}")
     return 0 if met else 1
@@ -136,9 +136,8 @@ def _write(folder: Path, lines: int) -> int:
     count = max(1, lines // len(MODULE.splitlines()))
     for number in range(count):
         (folder / f"part_{number}.py").write_text(MODULE.format(n=number))
-    (folder / "plugin.py").write_text(
-        "".join(f"from . import part_{number} as part_{number}\n" for number in range(count))
-    )
+    imports = (f"from . import part_{number} as part_{number}\n" for number in range(count))
+    (folder / "plugin.py").write_text("".join(imports))
     return sum(len(path.read_text().splitlines()) for path in folder.glob("*.py"))
 
 
