@@ -227,7 +227,7 @@ def _real(
             inner = ()
         return Value(Inst(cls, inner), args[0].origin, token)
     if cls in (int, float) and args and use.plain_of(args[0].type) in (list, dict, set, tuple, type(None)):
-            use.complain(frame, node, args[0], f"{cls.__name__}() can't read it")
+        use.complain(frame, node, args[0], f"{cls.__name__}() can't read it")
     if cls is type or cls is object:
         return _worked_out(UNKNOWN, values, token)
     return _worked_out(Inst(cls, known.args), values, token)
@@ -268,7 +268,8 @@ def _method(frame: Frame, node: ast.Call, known: Method, args: list[Value], name
     token = frame.run.token()
     if known.name in ("get", "pop", "setdefault") and use.plain_of(owner.type) is dict:
         return owner.of(returned, token)
-    if known.name in ("copy", "values", "items", "keys", "model_copy"):
+    certain = use.plain_of(owner.type) is not None and not isinstance(returned, Unknown)
+    if certain or known.name in ("copy", "values", "items", "keys", "model_copy"):
         return owner.of(returned, token)
     return _worked_out(returned, [owner, *args, *named.values()], token)
 
@@ -493,6 +494,13 @@ def _enumerated(frame: Frame, node: ast.Call, args: list[Value], named: dict[str
     return Value(Inst(enumerate, (Inst(tuple, (Inst(int), element)),)), args[0].origin if args else frozenset())
 
 
+def _greatest(frame: Frame, node: ast.Call, args: list[Value], named: dict[str, Value]) -> Value:
+    """max() and min(): one of the arguments, or of what the only one holds."""
+    if len(args) == 1:
+        return args[0].of(union(use._element(each) for each in members(args[0].type)))
+    return _worked_out(union(widened(each.type) for each in args), args)
+
+
 def _length(frame: Frame, node: ast.Call, args: list[Value], named: dict[str, Value]) -> Value:
     if args and use.plain_of(args[0].type) in (int, float, bool, type(None)):
         use.complain(frame, node, args[0], "it has no len()")
@@ -512,7 +520,8 @@ def _stop(frame: Frame, node: ast.Call, args: list[Value], named: dict[str, Valu
 _SPECIAL = {
     "typing.cast": _cast, "copy.copy": _same, "copy.deepcopy": _same, "asyncio.gather": _gather, "asyncio.run": _ran,
     "asyncio.wait_for": _same, "asyncio.to_thread": _threaded, "builtins.range": _ranged, "builtins.sorted": _sorted,
-    "builtins.enumerate": _enumerated, "builtins.len": _length, "dataclasses.replace": _filled, "lumia.effect": None,
+    "builtins.enumerate": _enumerated, "builtins.len": _length, 
+    "builtins.max": _greatest, "builtins.min": _greatest, "dataclasses.replace": _filled, "lumia.effect": None,
     "sys.exit": _stop, "os._exit": _stop,
 }  # fmt: skip
 _SPECIAL.pop("lumia.effect")

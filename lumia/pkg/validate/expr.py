@@ -287,8 +287,10 @@ def assign(frame: Frame, target: ast.expr, value: Value) -> None:
     elif isinstance(target, ast.Subscript):
         _store_item(frame, target, value)
     elif isinstance(target, ast.Attribute):
-        owner = frame.value(target.value)
+        owner, path = frame.value(target.value), path_of(target)
         stored(frame, target, owner, value)
+        if path is not None:
+            frame.state.paths[path] = value
 
 
 def forget(frame: Frame, path: str | None) -> None:

@@ -137,8 +137,8 @@ class Run:
         """Return what is stored in an attribute; what only `__init__` sets is read there, all else is unknown."""
         types = []
         for method, node in places:
-            if node is None:
-                return UNKNOWN
+            if node is None or (isinstance(node, ast.Constant) and node.value is None):
+                return UNKNOWN  # set from outside, too, or there would be no use for it
             frame = Frame(self, method.module, method, quiet=True)
             frame.bind_declared()
             types.append(frame.value(node).type)
