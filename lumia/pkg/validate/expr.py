@@ -95,7 +95,7 @@ def _of_instance(frame: Frame, owner: Value, known: Inst, info: ClassInfo, attr:
     if method is not None:
         names = {frame.run.world.dotted(method.module, one) for one in method.decorators}
         if names & {"builtins.property", "functools.cached_property"}:
-            from lumia.pkg.validate.calls import follow
+            from lumia.pkg.validate.follow import follow
 
             return owner.of(follow(frame, method, [owner], {}, None).type)
         if "builtins.staticmethod" in names:
