@@ -7,7 +7,7 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 	$$p -c '$(SUPPORTED)' >/dev/null 2>&1 && echo $$p && break; done)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup up test lint format coverage bench chaos worker lock clean
+.PHONY: help setup up test lint format coverage bench chaos worker campaign lock clean
 
 help: ## Show these lines
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -47,6 +47,9 @@ chaos: $(VENV)/.dev ## Kill processes under load and check that nothing is lost 
 	@$(BIN)/python -m bench.chaos_adapters
 
 worker: registry-worker/node_modules/.made ## Install the registry worker's packages, for its tests; needs Node 20 or newer
+
+campaign: $(VENV)/.dev ## Cut off every operation of pkg at every step, and 200 random sequences
+	@$(BIN)/python -m bench.pkg_campaign
 
 lock: $(VENV)/.dev ## Write requirements/*.txt anew from requirements/*.in
 	@sh requirements/lock.sh

@@ -9,7 +9,7 @@ import heapq
 import itertools
 import threading
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +24,7 @@ from lumia.inmemory_lanes import LanePort, Lanes
 from lumia.inmemory_queues import QueuePort
 from lumia.inmemory_ready import Ready
 from lumia.inmemory_run import Run
-from lumia.inmemory_store import Values
+from lumia.inmemory_store import StorePort, Values
 from lumia.journal import JournalEntry, clean
 from lumia.marks import DEFAULT_QUEUE
 from lumia.ports import (
@@ -36,7 +36,6 @@ from lumia.ports import (
     RunRecord,
     RunRequest,
     Started,
-    StoreOp,
 )
 from lumia.routes import RouteTable
 from lumia.system import Clock, RealClock
@@ -49,7 +48,7 @@ MAX_FINISHED = 20_000
 """Finished runs that are kept at most, however short the time they are to be kept."""
 
 
-class InMemoryTransport(LedgerPort, LanePort, JournalPort, QueuePort):
+class InMemoryTransport(LedgerPort, LanePort, JournalPort, QueuePort, StorePort):
     """Implements `lumia.ports.Transport`. Safe for threads; nothing outlives the object."""
 
     def __init__(self, limits: Limits | None = None, clock: Clock | None = None) -> None:
@@ -368,29 +367,6 @@ class InMemoryTransport(LedgerPort, LanePort, JournalPort, QueuePort):
     def _is_live(self, run_id: str, step: int, token: int) -> bool:
         run = self._runs.get(run_id)
         return run is not None and (run.state, run.step, run.token) == ("claimed", step, token)
-
-    def read(self, key: str, last: int | None = None) -> tuple[str, Any]:
-        """Return (type, value) of a store key; last: of a list only so many of its newest items."""
-        with self._changed:
-            kind, value = self._values.read(key)
-        return (kind, value) if last is None or kind != "list" else (kind, value[max(0, len(value) - last) :])
-
-    def write(self, ops: Sequence[StoreOp]) -> None:
-        """Apply store writes at once, all or none."""
-        with self._changed:
-            self._values.check(ops)
-            for op in ops:
-                self._values.write(op)
-
-    def dump_store(self) -> dict[str, Any]:
-        """Return every store value as JSON, for `load_store` of another transport."""
-        with self._changed:
-            return self._values.dump()
-
-    def load_store(self, dumped: Mapping[str, Any]) -> None:
-        """Take over the store values of another transport."""
-        with self._changed:
-            self._values.load(dumped)
 
     # --- journal, routes, dead letters
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -72,6 +73,36 @@ class Values:
             self._values[op.key] = ("list", [*(value or []), op.value][-op.keep :], until or kept)
         else:
             self._values[op.key] = ("hash", {**(value or {}), op.field: op.value}, until or kept)
+
+
+class StorePort:
+    """The store's part of `InMemoryTransport`."""
+
+    _changed: threading.Condition
+    _values: Values
+
+    def read(self, key: str, last: int | None = None) -> tuple[str, Any]:
+        """Return (type, value) of a store key; last: of a list only so many of its newest items."""
+        with self._changed:
+            kind, value = self._values.read(key)
+        return (kind, value) if last is None or kind != "list" else (kind, value[max(0, len(value) - last) :])
+
+    def write(self, ops: Sequence[StoreOp]) -> None:
+        """Apply store writes at once, all or none."""
+        with self._changed:
+            self._values.check(ops)
+            for op in ops:
+                self._values.write(op)
+
+    def dump_store(self) -> dict[str, Any]:
+        """Return every store value as JSON, for `load_store` of another transport."""
+        with self._changed:
+            return self._values.dump()
+
+    def load_store(self, dumped: Mapping[str, Any]) -> None:
+        """Take over the store values of another transport."""
+        with self._changed:
+            self._values.load(dumped)
 
 
 def _ahead(op: StoreOp, value: Any) -> Any:

@@ -98,6 +98,7 @@ def test_every_file_a_folder_needs_is_in_the_wheel(wheel: Path) -> None:
 def test_the_installed_command_works_outside_of_the_checkout(installed: Path, tmp_path: Path) -> None:
     lumia_command = installed / "lumia"
     assert run(lumia_command, "--version", cwd=tmp_path).stdout == f"lumia {lumia.__version__}\n"
+    assert run(installed / "pkg", "--version", cwd=tmp_path).stdout == f"pkg {lumia.__version__}\n"
     shown = run(lumia_command, "--help", cwd=tmp_path)
     assert (shown.returncode, " up " in shown.stdout, " send " in shown.stdout) == (0, True, True), shown
 

@@ -60,7 +60,7 @@ class Outcome:
         """Return it in a sentence or two."""
         if self.state == "rolled back":
             reasons = "; ".join(f"{one.process}: {one.text}" for one in self.failed)
-            return f"the running bot could not take it and works on as before: {reasons}"
+            return f"it works on as before, since {reasons}"
         if self.state == "stopped":
             return self.note or "no process of the bot runs; its next start loads it"
         return f"deployment {self.number}: {self.processes} processes of the bot switched in {self.seconds:.1f} s"

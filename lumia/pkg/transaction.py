@@ -84,7 +84,14 @@ class Transaction:
             files.write(self.kept / LOCK_FILE, self.layout.lock.read_bytes())
         with self.step("begin"):
             if self.journal.commit.made:
-                self.repository.init()
+                self._make_repository()
+
+    def _make_repository(self) -> None:
+        """Make plugins/ a repository in one move, so that there is never half of one."""
+        made = Repository(self.area / "repository", keep=self._keep)
+        files.make_folder(made.folder)
+        made.init()
+        files.move(made.folder / ".git", self.layout.plugins / ".git")
 
     def stage(self, staged: Mapping[str, Staged]) -> None:
         """Bring the new versions to where they can be swapped in by a rename."""

@@ -45,7 +45,7 @@ def undo(work: Transaction, deploy: Deploy | None = None) -> None:
     if work.journal.handed and deploy is not None:
         _hand_back(work, deploy)
     with work.step("undo-finish"):
-        if work.journal.commit.made and not _committed(work):
+        if work.journal.commit.made and work.repository.there and work.repository.head() is None:
             files.remove(work.layout.plugins / ".git")
         work.layout.journal.unlink(missing_ok=True)
         files.sync_folder(work.layout.data)
@@ -57,8 +57,8 @@ def undo(work: Transaction, deploy: Deploy | None = None) -> None:
 def _commit(work: Transaction) -> None:
     made = work.journal.commit
     repository = work.repository
-    if not repository.there or (made.made and not (work.layout.plugins / ".git" / "HEAD").exists()):
-        return  # its making was cut off
+    if not repository.there:
+        return
     for lock in (work.layout.plugins / ".git" / name for name in ("HEAD.lock", f"{made.branch}.lock")):
         with contextlib.suppress(OSError):
             if time.time() - lock.stat().st_mtime > _STALE:
@@ -69,11 +69,6 @@ def _commit(work: Transaction) -> None:
         repository.restore_index(made.old, [change.name for change in work.journal.changes])
     except OperationError as error:
         work.warn(f"`git status` in plugins/ shows differences that are none: {error}")
-
-
-def _committed(work: Transaction) -> bool:
-    """Tell whether the repository that the operation made holds a commit; one whose making was cut off doesn't."""
-    return (work.layout.plugins / ".git" / "HEAD").exists() and work.repository.head() is not None
 
 
 def _lock(work: Transaction) -> None:

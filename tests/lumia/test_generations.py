@@ -10,12 +10,13 @@ import pytest
 
 import lumia
 from lumia.config import ConfigStore
+from lumia.deployment import Member
 from lumia.generations import Changed
 from lumia.inmemory import InMemoryTransport
 from lumia.loader import Loader
 from lumia.plugin import PluginSet
 from lumia.routes import PlanStep
-from lumia.runtime import Runtime
+from lumia.runtime import MAX_SEEKING, Runtime
 from tests.support.plugins import PluginBot
 
 DICE = """
@@ -213,6 +214,16 @@ def test_dropping_a_generation_that_was_taken_over_leaves_it_where_it_was(live: 
     assert first.SEEN == ["on_load", 1]
     assert live.retire() == 1
     assert first.SEEN == ["on_load", 1, "on_unload"]
+
+
+def test_a_process_without_a_generation_leaves_its_steps_to_one_that_has_it_for_a_while(live: Live) -> None:
+    table = live.bot.table.index.routes[0]
+    old = PlanStep(table.handler, "pipe", "0.9.0+gone", "default", None, False, table.retry)
+    assert not live.bot.is_behind(old)
+    live.transport.deployments().attend(Member("other", holds=("dice 0.9.0+gone",)))
+    live.bot.generations._asked_at = -10.0
+    assert live.bot.is_behind(old) and live.bot.is_behind(old, MAX_SEEKING - 1)
+    assert not live.bot.is_behind(old, MAX_SEEKING)
 
 
 def test_a_removed_plugin_ends_its_runs_and_no_others(live: Live) -> None:

@@ -170,20 +170,20 @@ class Operations(RuleBasedStateMachine):
         after = self.lock
         for action in plan.actions:
             after = after.changed([action.after] if action.after else (), () if action.after else [action.name])
-        hit, original = _trouble(trouble), failpoints.hit
-        failpoints.hit = hit
+        patch = pytest.MonkeyPatch()
+        patch.setattr(failpoints, "hit", _trouble(trouble))
         try:
             operation.run(plan, layout=self.bot.layout, force=force)
             took_place = True
         except Died:
-            failpoints.hit = original
+            patch.undo()
             recovered = recovery.recover(self.bot.layout.root)
             took_place = recovered.outcome == "finished" if recovered else lockfile.read(self.bot.layout.root) == after
             clean(self.bot.layout)
         except OperationError:
             took_place = False
         finally:
-            failpoints.hit = original
+            patch.undo()
         if took_place:
             self.past.append(self.lock)
             self.lock = after

@@ -14,8 +14,7 @@ from lumia.errors import PkgError, RootNotFoundError
 from lumia.pkg.text import plain
 
 if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
+    from lumia.pkg.dev.publish import PrivateKey
     from lumia.pkg.registry_model import Submitted
 
 PASSPHRASE = "LUMIA_KEY_PASSPHRASE"
@@ -118,7 +117,7 @@ def _configured() -> str:
         raise PkgError(f"no registry is named; set {VARIABLE}, or give --registry URL") from None
 
 
-def _private_or_none(key: str | None) -> Ed25519PrivateKey | None:
+def _private_or_none(key: str | None) -> PrivateKey | None:
     """Return the key to sign with; None, with a note, when the author has none."""
     from lumia.pkg.keys import KeyRing, default_folder
 
@@ -128,7 +127,7 @@ def _private_or_none(key: str | None) -> Ed25519PrivateKey | None:
     return _private(key)
 
 
-def _private(key: str | None) -> Ed25519PrivateKey:
+def _private(key: str | None) -> PrivateKey:
     from lumia.pkg.keys import KeyRing, default_folder
 
     ring = KeyRing(default_folder())

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from lumia.cli import output
+
+if TYPE_CHECKING:
+    from lumia.pkg.validate import Finding
 
 
 class Format(StrEnum):
@@ -47,9 +51,16 @@ def validate_command(
     if format is Format.text:
         if findings:
             output.text(as_text(findings))
-        errors = sum(one.severity == "error" for one in findings)
-        output.note(f"{folder.name}: {errors} errors, {len(findings) - errors} warnings")
+        output.note(f"{folder.name}: {_summary(findings)}")
     else:
         output.text(as_sarif(findings) if format is Format.sarif else as_json(findings))
     if failed(findings):
         raise typer.Exit(1)
+
+
+def _summary(findings: Sequence[Finding]) -> str:
+    if not findings:
+        return "nothing found"
+    errors = sum(one.severity == "error" for one in findings)
+    counts = ((errors, "error"), (len(findings) - errors, "warning"))
+    return ", ".join(f"{count} {word}{'' if count == 1 else 's'}" for count, word in counts)

@@ -15,9 +15,11 @@ from lumia.pkg.dev.testrun import has_tests, run_tests
 from lumia.pkg.registry_model import Submitted
 
 if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey as PrivateKey
 
     from lumia.pkg.validate import Finding
+
+__all__ = ["TOKEN", "PrivateKey", "Wish", "checked", "publish", "sign"]
 
 TOKEN = "LUMIA_REGISTRY_TOKEN"
 
@@ -32,7 +34,7 @@ class Wish:
     tag: str
     registry: str
     token: str
-    key: Ed25519PrivateKey | None = None
+    key: PrivateKey | None = None
     tests: bool = True
     pushes: bool = True
 
@@ -96,7 +98,7 @@ def _is_there(one: Release) -> bool:
         return False
 
 
-def sign(project: Project, tag: str, key: Ed25519PrivateKey, told: Callable[[str], None]) -> str:
+def sign(project: Project, tag: str, key: PrivateKey, told: Callable[[str], None]) -> str:
     """Sign the tag, unless this key has signed it already, and return the key's fingerprint."""
     from lumia.pkg.signing import fingerprint, parse_signature, sign_tag, tag_signatures
 

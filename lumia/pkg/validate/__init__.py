@@ -23,7 +23,7 @@ def validate(folder: Path, *, dependencies: Iterable[Path] = (), lint: bool = Tr
     """
     from lumia.pkg.validate.analyse import analyse
     from lumia.pkg.validate.package import check_manifest
-    from lumia.pkg.validate.source import read_sources, silenced
+    from lumia.pkg.validate.source import read_sources, shallow, silenced
 
     folder = folder.absolute()
     manifest, findings = check_manifest(folder)
@@ -31,7 +31,11 @@ def validate(folder: Path, *, dependencies: Iterable[Path] = (), lint: bool = Tr
     findings += broken
     name = manifest.name if manifest is not None else folder.name
     others = [(_name(other), other, read_sources(other, strict=False)[0]) for other in map(Path.absolute, dependencies)]
-    findings += analyse(folder, name, manifest, sources, others)
+    try:
+        findings += analyse(folder, name, manifest, sources, others)
+    except RecursionError:
+        flat = [(other, place, shallow(theirs)) for other, place, theirs in others]
+        findings += analyse(folder, name, manifest, shallow(sources), flat)
     if lint:
         from lumia.pkg.validate.lint import check_lint
 

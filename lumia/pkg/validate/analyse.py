@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from lumia.manifest import Manifest
-from lumia.pkg.validate import stmts  # fills the tables of Frame
+from lumia.pkg.validate import calls, stmts  # fill the tables of Frame
 from lumia.pkg.validate.finding import Finding
 from lumia.pkg.validate.flow import ORDER, follow_all
 from lumia.pkg.validate.frame import Frame, Run
@@ -18,7 +18,7 @@ from lumia.pkg.validate.surroundings import check_surroundings
 from lumia.pkg.validate.types import Ref
 from lumia.pkg.validate.world import Function, Package, World
 
-__all__ = ["analyse", "stmts"]
+__all__ = ["analyse", "calls", "stmts"]
 
 
 def analyse(

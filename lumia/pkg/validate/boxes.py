@@ -366,7 +366,7 @@ def _resource(frame: Frame, node: ast.Call, args: Args, named: Named) -> Value:
 
 def _effect(frame: Frame, node: ast.Call, args: Args, named: Named) -> Value:
     """lumia.effect(key, call, *args): what the call returns; an async one gives a coroutine."""
-    from lumia.pkg.validate.calls import follow
+    from lumia.pkg.validate.follow import follow
 
     call = pick(args, named, 1, "call")
     if call is None or not isinstance(call.type, Func):

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping, Sequence
-from functools import cache
-from types import CoroutineType, GeneratorType
 
 from lumia.pkg.validate import boxes, use
-from lumia.pkg.validate.classes import ClassInfo, class_of, real_class
+from lumia.pkg.validate.classes import ClassInfo, real_class
 from lumia.pkg.validate.cycles import stored
 from lumia.pkg.validate.expr import escape, forget
-from lumia.pkg.validate.frame import CALLS, DEEP, Frame
+from lumia.pkg.validate.follow import follow, worked_out
+from lumia.pkg.validate.frame import Frame
 from lumia.pkg.validate.known import LIVE_ELSEWHERE, TAKES, method_returns, returned_by
-from lumia.pkg.validate.reach import boxy_functions
+from lumia.pkg.validate.library import SPECIAL
 from lumia.pkg.validate.types import (
     ANYTHING,
     NONE,
@@ -35,13 +33,10 @@ from lumia.pkg.validate.types import (
     Value,
     join,
     members,
-    opened,
     union,
     widened,
 )
-from lumia.pkg.validate.world import Function
 
-_NOWHERE = frozenset[int]()
 _PURE = frozenset(
     [
         "len",
@@ -82,21 +77,6 @@ _PURE = frozenset(
     ]
 )
 _SAFE = frozenset({"json.dumps", "dill.dumps", "pickle.dumps", "copy.deepcopy", "lumia.Box.any", "lumia.store.set"})
-_TRANSPARENT = frozenset(
-    [
-        "builtins.staticmethod",
-        "builtins.classmethod",
-        "builtins.property",
-        "functools.cache",
-        "functools.lru_cache",
-        "functools.wraps",
-        "functools.cached_property",
-        "typing.override",
-        "abc.abstractmethod",
-        "typing.final",
-        "typing.no_type_check",
-    ]
-)
 _MUTATING = frozenset(
     [
         "append",
@@ -160,14 +140,7 @@ def _called(frame: Frame, node: ast.Call, callee: Value, args: list[Value], name
             return join([follow(frame, each.function, args, named, node) for each in functions])
     if use.plain(known) is not None and not isinstance(known, Shape):
         use.complain(frame, node, callee, "it can't be called")
-    return _worked_out(UNKNOWN, [callee, *args, *named.values()])
-
-
-def _worked_out(known: Type, values: Sequence[Value], token: int = 0) -> Value:
-    for one in values:
-        if one.origin:
-            return Value(known, frozenset(-abs(number) for each in values for number in each.origin), token)
-    return Value(known, _NOWHERE, token)
+    return worked_out(UNKNOWN, [callee, *args, *named.values()])
 
 
 def _library(frame: Frame, node: ast.Call, name: str, args: list[Value], named: dict[str, Value]) -> Value:
@@ -177,18 +150,18 @@ def _library(frame: Frame, node: ast.Call, name: str, args: list[Value], named: 
     if name in TAKES and args:
         allowed = union([Inst(each) for each in TAKES[name]])
         use.expected(frame, node, args[0], allowed, f"{name.removeprefix('builtins.')}()")
-    special = _SPECIAL.get(name)
+    special = SPECIAL.get(name)
     if special is not None and not any(isinstance(each, ast.Starred) for each in node.args):
         return special(frame, node, args, named)
     returned = returned_by(name)
     if not isinstance(returned, Unknown):
-        return _worked_out(returned, [*args, *named.values()], frame.run.token())
+        return worked_out(returned, [*args, *named.values()], frame.run.token())
     if name in LIVE_ELSEWHERE:
         return Value(Inst(External(name)), token=frame.run.token())
     cls = real_class(name)
     if cls is not None:
         return construct(frame, node, ClassOf(cls), args, named)
-    return _worked_out(UNKNOWN, [*args, *named.values()])
+    return worked_out(UNKNOWN, [*args, *named.values()])
 
 
 def construct(frame: Frame, node: ast.Call, known: ClassOf, args: list[Value], named: dict[str, Value]) -> Value:
@@ -197,7 +170,7 @@ def construct(frame: Frame, node: ast.Call, known: ClassOf, args: list[Value], n
     if isinstance(known.cls, ClassInfo):
         info = known.cls
         if any(isinstance(base, type) and base.__module__ == "enum" for base in info.mro()):
-            return _worked_out(Inst(info), args, token)
+            return worked_out(Inst(info), args, token)
         if info.typed_dict:
             items = tuple((key, value.type) for key, value in named.items() if key != "**")
             return Value(Shape(items, "**" in named or bool(args)), token=token)
@@ -209,7 +182,7 @@ def construct(frame: Frame, node: ast.Call, known: ClassOf, args: list[Value], n
             follow(frame, init, [made, *args], named, node)
         return made
     if not isinstance(known.cls, type):
-        return _worked_out(Inst(known.cls) if known.cls.name in LIVE_ELSEWHERE else UNKNOWN, args, token)
+        return worked_out(Inst(known.cls) if known.cls.name in LIVE_ELSEWHERE else UNKNOWN, args, token)
     return _real(frame, node, known, args, named, token)
 
 
@@ -227,10 +200,10 @@ def _real(
             inner = ()
         return Value(Inst(cls, inner), args[0].origin, token)
     if cls in (int, float) and args and use.plain_of(args[0].type) in (list, dict, set, tuple, type(None)):
-            use.complain(frame, node, args[0], f"{cls.__name__}() can't read it")
+        use.complain(frame, node, args[0], f"{cls.__name__}() can't read it")
     if cls is type or cls is object:
-        return _worked_out(UNKNOWN, values, token)
-    return _worked_out(Inst(cls, known.args), values, token)
+        return worked_out(UNKNOWN, values, token)
+    return worked_out(Inst(cls, known.args), values, token)
 
 
 def _dict_of(args: list[Value], named: dict[str, Value]) -> Type:
@@ -257,7 +230,7 @@ def _method(frame: Frame, node: ast.Call, known: Method, args: list[Value], name
         return boxes.method(frame, node, owner, known.name, args)
     if isinstance(owner.type, ClassOf):
         same = known.name in ("model_validate", "model_validate_json", "model_construct", "parse_obj", "from_orm")
-        return _worked_out(Inst(owner.type.cls) if same else UNKNOWN, args, frame.run.token())
+        return worked_out(Inst(owner.type.cls) if same else UNKNOWN, args, frame.run.token())
     if known.name in ("close", "release", "shutdown", "aclose", "terminate", "cleanup"):
         boxes.closed(frame, node, owner)
     if known.name in _MUTATING and isinstance(node.func, ast.Attribute):
@@ -268,9 +241,10 @@ def _method(frame: Frame, node: ast.Call, known: Method, args: list[Value], name
     token = frame.run.token()
     if known.name in ("get", "pop", "setdefault") and use.plain_of(owner.type) is dict:
         return owner.of(returned, token)
-    if known.name in ("copy", "values", "items", "keys", "model_copy"):
+    certain = use.plain_of(owner.type) is not None and not isinstance(returned, Unknown)
+    if certain or known.name in ("copy", "values", "items", "keys", "model_copy"):
         return owner.of(returned, token)
-    return _worked_out(returned, [owner, *args, *named.values()], token)
+    return worked_out(returned, [owner, *args, *named.values()], token)
 
 
 def _returned(frame: Frame, known: Type, name: str, args: list[Value]) -> Type:
@@ -313,210 +287,4 @@ def _of_dict(known: Shape | Inst, name: str, args: list[Value]) -> Type:
     return method_returns(dict, name)
 
 
-def follow(
-    frame: Frame, function: Function, args: Sequence[Value], named: Mapping[str, Value], node: ast.Call | None
-) -> Value:
-    """Return what a function of the plugin gives for these arguments, having followed what it does with Boxes."""
-    run = frame.run
-    dotted = {run.world.dotted(function.module, one) for one in function.decorators}
-    values = [*args, *named.values()]
-    if any(name not in _TRANSPARENT and not (name or "").startswith("lumia.") for name in dotted):
-        return _worked_out(UNKNOWN, values)
-    inner = Frame(run, function.module, function, frame.handling, frame.depth + 1, frame.quiet)
-    inner.caught = frame.caught
-    inner.state.guards = frame.state.guards
-    inner.bind_declared()
-    starred = node is not None and (any(isinstance(each, ast.Starred) for each in node.args) or "**" in named)
-    if not starred:
-        _bind(frame, inner, function, args, named, node)
-    declared = inner.notes.type(function.returns)
-    boxy = function.outer is not None or function.node in boxy_functions(run)
-    if isinstance(declared, Boxed):
-        declared = UNKNOWN if boxy else declared
-    if isinstance(declared, Unknown) or boxy:
-        result = _followed(frame, inner, function)
-    else:
-        result = _worked_out(declared, values, run.token())
-    if not isinstance(declared, Unknown):
-        result = _declared(result, declared, values, run.token())
-    if is_generator(function.node):
-        return Value(Inst(GeneratorType), token=run.token())
-    return Value(Inst(CoroutineType, (result.type,)), result.origin, result.token) if function.is_async else result
-
-
-def _declared(result: Value, declared: Type, values: Sequence[Value], token: int) -> Value:
-    """What a function is annotated to return is believed, unless more is known: the members of a dict."""
-    if isinstance(result.type, Shape) and use.plain(declared) is dict:
-        return result
-    return Value(declared, _worked_out(declared, values).origin, result.token or token)
-
-
-def _followed(frame: Frame, inner: Frame, function: Function) -> Value:
-    run = frame.run
-    names = inner.state.names
-    key = (
-        id(function.node), id(frame.handling), frame.quiet, frame.caught > 0, inner.state.guards,
-        tuple((name, names[name].type, names[name].origin) for name in names),
-    )  # fmt: skip
-    try:
-        known = run.memo.get(key)
-    except RecursionError:
-        return ANYTHING
-    if known is not None:
-        return known
-    if frame.depth >= DEEP or function.node in run.following or run.calls >= CALLS:
-        return ANYTHING
-    run.calls += 1
-    run.following.add(function.node)
-    try:
-        inner.open = list(frame.open)
-        inner.run_body(function.body)
-    finally:
-        run.following.discard(function.node)
-    ends = inner.returns if inner.state.dead else [*inner.returns, Value(NONE)]
-    result = run.memo[key] = join(ends) if ends else ANYTHING
-    return result
-
-
-@cache
-def is_generator(node: ast.AST) -> bool:
-    """Tell whether a function yields."""
-    if isinstance(node, ast.Lambda):
-        return False
-    waiting: list[ast.AST] = list(ast.iter_child_nodes(node))
-    while waiting:
-        each = waiting.pop()
-        if isinstance(each, (ast.Yield, ast.YieldFrom)):
-            return True
-        if not isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
-            waiting.extend(ast.iter_child_nodes(each))
-    return False
-
-
-def _bind(
-    frame: Frame,
-    inner: Frame,
-    function: Function,
-    args: Sequence[Value],
-    named: Mapping[str, Value],
-    node: ast.Call | None,
-) -> None:
-    arguments = function.node.args
-    positional = [*arguments.posonlyargs, *arguments.args]
-    given = {arg.arg: value for arg, value in zip(positional, args, strict=False)}
-    given |= {
-        name: value
-        for name, value in named.items()
-        if name in {one.arg for one in (*positional, *arguments.kwonlyargs)}
-    }
-    for arg in (*positional, *arguments.kwonlyargs):
-        value = given.get(arg.arg)
-        declared = inner.state.names[arg.arg].type
-        if value is None:
-            _default(inner, function, arg, declared)
-            continue
-        if not isinstance(declared, Unknown) and node is not None:
-            use.expected(frame, node, value, declared, f"{function.name}({arg.arg})")
-        if isinstance(value.type, Unknown) and not isinstance(declared, Unknown):
-            inner.state.names[arg.arg] = value.tainted(declared, value.token)
-        elif (
-            isinstance(value.type, Boxed)
-            or isinstance(declared, (Unknown, Boxed))
-            or inner.run.fits(value.type, declared)
-        ):
-            inner.state.names[arg.arg] = Value(_loose(value.type), value.origin, value.token)
-        else:
-            inner.state.names[arg.arg] = value.tainted(declared, value.token)
-
-
-def _loose(known: Type) -> Type:
-    return known
-
-
-def _default(inner: Frame, function: Function, arg: ast.arg, declared: Type) -> None:
-    arguments = function.node.args
-    positional = [*arguments.posonlyargs, *arguments.args]
-    defaults = dict(zip(reversed([one.arg for one in positional]), reversed(arguments.defaults), strict=False))
-    defaults |= {
-        one.arg: value
-        for one, value in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
-        if value is not None
-    }
-    node = defaults.get(arg.arg)
-    if node is not None and isinstance(declared, Unknown) and isinstance(node, ast.Constant):
-        inner.state.names[arg.arg] = inner.value(node)
-
-
-def _cast(frame: Frame, node: ast.Call, args: list[Value], named: dict[str, Value]) -> Value:
-    if len(args) != 2:
-        return ANYTHING
-    wanted = frame.notes.type(node.args[0])
-    use.expected(frame, node, args[1], wanted, "cast()")
-    return args[1] if isinstance(wanted, Unknown) else args[1].tainted(wanted, args[1].token)
-
-
-def _same(frame: Frame, node: ast.Call, args: list[Value], named: dict[str, Value]) -> Value:
-    return args[0].of(args[0].type, frame.run.token()) if args else ANYTHING
-
-
-def _gather(frame: Frame, node: ast.Call, args: list[Value], named: dict[str, Value]) -> Value:
-    return _worked_out(Inst(list), args)
-
-
-def _ran(frame: Frame, node: ast.Call, args: list[Value], named: dict[str, Value]) -> Value:
-    known = args[0].type if args else UNKNOWN
-    if isinstance(known, Inst) and known.cls is CoroutineType:
-        return args[0].of(known.args[0] if known.args else UNKNOWN, args[0].token)
-    return ANYTHING
-
-
-def _threaded(frame: Frame, node: ast.Call, args: list[Value], named: dict[str, Value]) -> Value:
-    if args and isinstance(args[0].type, Func):
-        owner = [args[0].type.owner] if args[0].type.owner is not None else []
-        return follow(frame, args[0].type.function, [*owner, *args[1:]], named, None)
-    return _worked_out(UNKNOWN, args)
-
-
-def _ranged(frame: Frame, node: ast.Call, args: list[Value], named: dict[str, Value]) -> Value:
-    return _worked_out(Inst(range, (Inst(int),)), args)
-
-
-def _sorted(frame: Frame, node: ast.Call, args: list[Value], named: dict[str, Value]) -> Value:
-    element = union(use._element(each) for each in members(args[0].type)) if args else UNKNOWN
-    return Value(
-        Inst(list, () if isinstance(element, Unknown) else (element,)), args[0].origin if args else frozenset()
-    )
-
-
-def _enumerated(frame: Frame, node: ast.Call, args: list[Value], named: dict[str, Value]) -> Value:
-    element = union(use._element(each) for each in members(args[0].type)) if args else UNKNOWN
-    return Value(Inst(enumerate, (Inst(tuple, (Inst(int), element)),)), args[0].origin if args else frozenset())
-
-
-def _length(frame: Frame, node: ast.Call, args: list[Value], named: dict[str, Value]) -> Value:
-    if args and use.plain_of(args[0].type) in (int, float, bool, type(None)):
-        use.complain(frame, node, args[0], "it has no len()")
-    return _worked_out(Inst(int), args)
-
-
-def _filled(frame: Frame, node: ast.Call, args: list[Value], named: dict[str, Value]) -> Value:
-    """dataclasses.replace: another one of the same class."""
-    return _same(frame, node, args, named)
-
-
-def _stop(frame: Frame, node: ast.Call, args: list[Value], named: dict[str, Value]) -> Value:
-    frame.state.dead = True
-    return ANYTHING
-
-
-_SPECIAL = {
-    "typing.cast": _cast, "copy.copy": _same, "copy.deepcopy": _same, "asyncio.gather": _gather, "asyncio.run": _ran,
-    "asyncio.wait_for": _same, "asyncio.to_thread": _threaded, "builtins.range": _ranged, "builtins.sorted": _sorted,
-    "builtins.enumerate": _enumerated, "builtins.len": _length, "dataclasses.replace": _filled, "lumia.effect": None,
-    "sys.exit": _stop, "os._exit": _stop,
-}  # fmt: skip
-_SPECIAL.pop("lumia.effect")
-
 Frame.evaluators = {**Frame.evaluators, ast.Call: call}
-
-__all__ = ["call", "class_of", "construct", "follow", "opened"]

@@ -95,7 +95,7 @@ def _of_instance(frame: Frame, owner: Value, known: Inst, info: ClassInfo, attr:
     if method is not None:
         names = {frame.run.world.dotted(method.module, one) for one in method.decorators}
         if names & {"builtins.property", "functools.cached_property"}:
-            from lumia.pkg.validate.calls import follow
+            from lumia.pkg.validate.follow import follow
 
             return owner.of(follow(frame, method, [owner], {}, None).type)
         if "builtins.staticmethod" in names:
@@ -287,8 +287,10 @@ def assign(frame: Frame, target: ast.expr, value: Value) -> None:
     elif isinstance(target, ast.Subscript):
         _store_item(frame, target, value)
     elif isinstance(target, ast.Attribute):
-        owner = frame.value(target.value)
+        owner, path = frame.value(target.value), path_of(target)
         stored(frame, target, owner, value)
+        if path is not None:
+            frame.state.paths[path] = value
 
 
 def forget(frame: Frame, path: str | None) -> None:

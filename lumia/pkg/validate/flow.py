@@ -193,6 +193,13 @@ def _pattern(glob: str) -> re.Pattern[str]:
 
 def planned(run: Run, flow: str, id: str) -> list[Handler]:
     """Return the handlers that surely take part in a run of this id, in their order."""
+    key = (flow, id, len(run.handlers))
+    if key not in run.plans:
+        run.plans[key] = _planned(run, flow, id)
+    return run.plans[key]
+
+
+def _planned(run: Run, flow: str, id: str) -> list[Handler]:
     kinds = ("pipe",) if flow == "pipe" else ("interceptor", "chain", "consumer")
     found = []
     for handler in run.handlers:

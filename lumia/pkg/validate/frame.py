@@ -95,6 +95,7 @@ class Run:
     def __init__(self, world: World) -> None:
         self.world = world
         self.findings: set[Finding] = set()
+        self.plans: dict[tuple[str, str, int], list[Handler]] = {}
         self.sites: list[Site] = [Site(None, 0, "")]
         self.memo: dict[tuple[object, ...], Value] = {}
         self.following: set[object] = set()
@@ -137,8 +138,8 @@ class Run:
         """Return what is stored in an attribute; what only `__init__` sets is read there, all else is unknown."""
         types = []
         for method, node in places:
-            if node is None:
-                return UNKNOWN
+            if node is None or (isinstance(node, ast.Constant) and node.value is None):
+                return UNKNOWN  # set from outside, too, or there would be no use for it
             frame = Frame(self, method.module, method, quiet=True)
             frame.bind_declared()
             types.append(frame.value(node).type)
@@ -160,7 +161,7 @@ class Run:
             module.running = True
             frame = Frame(self, module)
             frame.run_body(module.source.tree.body)
-            changed = _globals(module.source.tree)
+            changed = _globals(module.source.tree) if "global " in module.source.text else ()
             module.scope = {
                 name: ANYTHING if name in changed else replace(value, type=opened(value.type))
                 for name, value in frame.state.names.items()

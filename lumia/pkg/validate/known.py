@@ -6,6 +6,7 @@ import ast
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from functools import cache
+from pathlib import Path
 
 from lumia.pkg.validate.classes import class_named
 from lumia.pkg.validate.types import BOOL, BYTES, FLOAT, INT, NONE, STR, UNKNOWN, External, Inst, Type, union
@@ -76,6 +77,7 @@ str partition rpartition -> tuple[str,str,str]
 bytes decode hex -> str
 bytes strip replace join lower upper -> bytes
 bytes startswith endswith -> bool
+bytes split rsplit splitlines -> list[bytes]
 list append extend insert remove sort reverse clear -> None
 list index count -> int
 dict clear update -> None
@@ -167,6 +169,7 @@ SAMPLES: dict[type, object] = {
 
 OTHERS: dict[object, object] = {
     datetime: datetime(2000, 1, 1, tzinfo=UTC), date: date(2000, 1, 1), timedelta: timedelta(1), Decimal: Decimal(1),
+    Path: Path("a"),
 }  # fmt: skip
 """The same for classes of which only what comes out is of interest."""
 

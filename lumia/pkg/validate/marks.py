@@ -138,7 +138,7 @@ def _stand_in(node: ast.FunctionDef | ast.AsyncFunctionDef) -> Any:
         kwarg=ast.arg(args.kwarg.arg) if args.kwarg else None,
         defaults=[ast.Constant(None) for _ in args.defaults],
     )
-    from lumia.pkg.validate.calls import is_generator
+    from lumia.pkg.validate.follow import is_generator
 
     body: list[ast.stmt] = [ast.Expr(ast.Yield())] if is_generator(node) else [ast.Pass()]
     make = type(node)(name=node.name, args=bare, body=body, decorator_list=[], returns=None, type_comment=None)

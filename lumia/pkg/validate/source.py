@@ -17,6 +17,7 @@ from lumia.pkg.validate.finding import Finding, finding
 _SKIPPED = frozenset({"__pycache__", "node_modules", "dist", "build", "venv"})
 _NOQA = re.compile(r"#\s*noqa(?P<codes>:\s*[A-Z]+[0-9]+(?:[,\s]+[A-Z]+[0-9]+)*)?", re.IGNORECASE)
 MAX_BYTES = 4 * 1024 * 1024
+MAX_DEPTH = 60
 
 
 @dataclass
@@ -105,6 +106,21 @@ def _quiet(text: str) -> dict[int, frozenset[str]]:
     ):  # ast could read it; then the comments count as far as they were read
         pass
     return quiet
+
+
+def shallow(sources: list[Source]) -> list[Source]:
+    """Leave out files with code that is nested deeper than the analysis can follow, such as generated tables."""
+    return [source for source in sources if not _is_deep(source.tree)]
+
+
+def _is_deep(tree: ast.AST) -> bool:
+    waiting = [(tree, 0)]
+    while waiting:
+        node, depth = waiting.pop()
+        if depth > MAX_DEPTH:
+            return True
+        waiting += [(child, depth + 1) for child in ast.iter_child_nodes(node)]
+    return False
 
 
 def silenced(found: Finding, sources: dict[str, Source]) -> bool:

@@ -8,9 +8,9 @@ from dataclasses import replace
 from functools import cache
 
 from lumia.pkg.validate import use
-from lumia.pkg.validate.calls import follow
 from lumia.pkg.validate.cycles import stored
 from lumia.pkg.validate.expr import assign, escape
+from lumia.pkg.validate.follow import follow
 from lumia.pkg.validate.frame import Frame, State, merged, uncertain
 from lumia.pkg.validate.narrow import branches
 from lumia.pkg.validate.types import (

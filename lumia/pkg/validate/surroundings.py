@@ -47,7 +47,8 @@ def _module(run: Run, module: Module, manifest: Manifest | None) -> Iterator[Fin
                     f'"python_dependencies": ["{space}"]'
                 )
                 yield finding("LUM308", module.file, node.lineno, text)
-    yield from touching(run.world, module)
+    if "config" in module.source.text:
+        yield from touching(run.world, module)
 
 
 def _imports(body: list[ast.stmt], optional: bool) -> Iterator[tuple[ast.Import | ast.ImportFrom, bool]]:
@@ -166,7 +167,7 @@ def _schema_keys(file: Path) -> set[str] | None:
 def _declared(run: Run, own: Package) -> list[tuple[str, set[str] | None, Module, int]]:
     found = []
     for module in own.modules.values():
-        if not module.source.loaded:
+        if not module.source.loaded or "declare" not in module.source.text:
             continue
         for node in ast.walk(module.source.tree):
             if not isinstance(node, ast.Call) or len(node.args) < 2:

@@ -6,6 +6,7 @@ import ast
 import difflib
 import operator
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from lumia.pkg.validate.classes import ClassInfo
@@ -230,7 +231,8 @@ def _of_others(apply: Callable[[Any, Any], Any], left: Type, right: Type) -> Typ
     if None in both:
         return UNKNOWN
     try:
-        return Inst(type(apply(*both)))
+        made = type(apply(*both))
+        return Inst(Path if issubclass(made, Path) else made)
     except Exception:  # whatever Python says to it
         return UNKNOWN
 

@@ -277,6 +277,9 @@ def class_info(module: Module, node: ast.ClassDef, *, local: bool = False) -> Cl
         elif not isinstance(each, (ast.Expr, ast.Pass)):
             info.odd = True  # an if or a for may define anything
     for method in info.methods.values():
+        for part in ast.walk(method.node):
+            if isinstance(part, ast.AnnAssign) and isinstance(part.target, ast.Attribute):
+                info.fields.setdefault(part.target.attr, part.annotation)
         for attr, value in _stored(method.node):
             info.stored.setdefault(attr, []).append((method, value))
     return info

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from lumia.cli.plugins import told
+from lumia.deployment import Member, Wanted
+from lumia.inmemory import InMemoryTransport
 from tests.lumia.cli.conftest import Cli, Done
 
 
@@ -57,3 +60,21 @@ def test_a_disabled_plugin_is_listed_as_such(cli: Cli) -> None:
 def test_the_table_names_every_plugin(cli: Cli) -> None:
     cli.plugin("good", "import lumia\n")
     assert any(line.startswith("good ") and "loaded" in line for line in cli("plugins").out.splitlines())
+
+
+def test_what_the_processes_of_a_bot_work_with_is_told_in_sentences() -> None:
+    deployments = InMemoryTransport().deployments()
+    assert told(deployments) == []
+    deployments.attend(Member("a"))
+    deployments.begin(Wanted({}), 60)
+    assert told(deployments) == ["deployment 1 is being prepared: 0 of 1 processes are ready, waiting for a"]
+    deployments.answer(1, "a", "ready")
+    assert told(deployments) == ["deployment 1 is at work, but not yet in a"]
+    deployments.attend(Member("a", active=1))
+    deployments.begin(Wanted({}), 60)
+    deployments.answer(2, "a", "failed", ("plugin dice (import, plugins/dice/plugin.py:7): \x1b[31mno",))
+    assert told(deployments) == [
+        "deployment 1 is at work",
+        "deployment 2 was rolled back:",
+        "  a: plugin dice (import, plugins/dice/plugin.py:7): no",
+    ]

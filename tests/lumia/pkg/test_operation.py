@@ -9,6 +9,7 @@ import sys
 import threading
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -58,7 +59,7 @@ def hooked(shop: Shop, version: str, code: str = RECORDING, *, names: tuple[str,
     shop.publish("dice", version, {f"hooks/{name}.py": f"VERSION = {version!r}\n{code}" for name in names})
 
 
-def told(bot: Bot) -> list[dict[str, str]]:
+def told(bot: Bot) -> list[dict[str, Any]]:
     file = bot.layout.root / "told"
     return [json.loads(line) for line in file.read_text("utf-8").splitlines()] if file.exists() else []
 
@@ -270,12 +271,16 @@ def test_disabling_and_enabling_are_operations_too(bot: Bot, shop: Shop) -> None
     shop.publish("dice", "1.0.0")
     bot.install("dice", "1.0.0")
     now = bot.lock.plugins["dice"]
+
+    def enabled() -> bool:
+        return bot.lock.plugins["dice"].enabled
+
     bot.run(replace(bot.action("disable", "dice"), after=replace(now, enabled=False)))
     assert ConfigStore(bot.layout.root).core.plugins.disabled == ["dice"]
-    assert not bot.lock.plugins["dice"].enabled
+    assert not enabled()
     bot.run(replace(bot.action("enable", "dice"), after=now))
     assert ConfigStore(bot.layout.root).core.plugins.disabled == []
-    assert bot.lock.plugins["dice"].enabled
+    assert enabled()
     bot.run(replace(bot.action("disable", "dice"), after=replace(now, enabled=False)))
     bot.remove("dice")
     assert ConfigStore(bot.layout.root).core.plugins.disabled == []  # else a plugin that isn't there would be disabled

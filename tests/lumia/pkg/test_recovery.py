@@ -3,31 +3,18 @@
 from __future__ import annotations
 
 import os
-import shutil
 import tempfile
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from lumia.errors import OperationError
 from lumia.pkg import failpoints, journal, operation, recovery
-from lumia.pkg.model import Action, Kind, Plan
-from lumia.pkg.transaction import clean
+from lumia.pkg.model import Kind
 from tests.support import full_disk
+from tests.support.cases import OPERATIONS, Cases, check, shape
 from tests.support.crashing import Server, server
-from tests.support.packages import Bot, Shop
-
-SETTINGS = '[sides]\ntype = "int"\ndefault = 6\n'
-HOOKS = ("pre_install", "post_install", "pre_upgrade", "post_upgrade", "pre_uninstall", "post_uninstall")
-VERSIONS = {
-    "1.0.0": {"config-schema.toml": SETTINGS + '[luck]\ntype = "float"\n', ".gitignore": "*.db\n", "a/b.py": "B = 1\n"},
-    "1.1.0": {"config-schema.toml": SETTINGS + '[loud]\ntype = "bool"\n', ".gitignore": "*.db\n", "c.py": "C = 1\n"},
-}
-LAST = ("finish.done", "clean", "undo-finish.done", "undo-clean")
-"""Then everything is in place, and only what was kept for undoing may lie about."""
-OPERATIONS: list[Kind] = ["install", "upgrade", "remove"]
 
 
 @pytest.fixture(scope="module")
@@ -44,73 +31,6 @@ def folder() -> Iterator[Path]:
         yield Path(made)
 
 
-class Cases:
-    """Bot roots in which one operation is about to happen, as many as wanted."""
-
-    def __init__(self, folder: Path, kind: Kind, *, hooks: bool = False) -> None:
-        self.folder, self.kind, self.made = folder / f"{kind}{hooks}", kind, 0
-        shop = Shop(self.folder / "shop")
-        scripts = {f"hooks/{name}.py": "print('ran')\n" for name in HOOKS} if hooks else {}
-        for version, files in VERSIONS.items():
-            shop.publish("dice", version, {**files, **scripts})
-        self.first = Bot(self.folder / "first", shop)
-        if kind != "install":
-            self.first.install("dice", "1.0.0")
-            (self.first.layout.folder("dice") / "score.db").write_text("7")
-            settings = self.first.layout.settings("dice")
-            settings.write_text(settings.read_text().replace("luck = 0.0", "luck = 0.5  # mine"))
-        stray = self.first.layout.plugins / "by_hand"
-        stray.mkdir()
-        (stray / "plugin.py").write_text("")
-        self.action = self.first.action(kind, "dice", {"install": "1.0.0", "upgrade": "1.1.0"}.get(kind))
-        self.old = self.first.state()
-        done, plan = self.next()
-        self.points = _points(done, plan)
-        self.new = _shape(done.state())
-        assert self.new != _shape(self.old)
-
-    def next(self) -> tuple[Bot, Plan]:
-        """Return a new bot root and the plan of the operation in it."""
-        self.made += 1
-        root = self.folder / str(self.made)
-        shutil.copytree(self.first.layout.root, root, symlinks=True)
-        bot = Bot.__new__(Bot)
-        bot.layout, bot.shop = type(self.first.layout)(root), self.first.shop
-        return bot, Plan((_moved(self.action, self.first.layout.root, root),), frozenset({"dice"}))
-
-
-def _moved(action: Action, old: Path, new: Path) -> Action:
-    if action.staged is None:
-        return action
-    return replace(action, staged=replace(action.staged, folder=new / action.staged.folder.relative_to(old)))
-
-
-def _points(bot: Bot, plan: Plan) -> list[str]:
-    """Carry out a plan and return the failpoints it passed."""
-    passed: list[str] = []
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(failpoints, "hit", lambda step, plugin="": passed.append(step))
-        operation.run(plan, layout=bot.layout)
-    return list(dict.fromkeys(passed))
-
-
-def _shape(state: dict[str, str]) -> dict[str, str]:
-    """Return a state without the commit's id, which holds the time."""
-    return {**state, "branch": "some" if state.get("branch") else "none"}
-
-
-def _check(cases: Cases, bot: Bot, point: str) -> str:
-    """Return whether a bot is as before or as after; fail when it is something between."""
-    if point in LAST:
-        clean(bot.layout)  # as the next operation does
-    state = bot.state()
-    assert bot.leftovers() == [], point
-    if state == cases.old:
-        return "old"
-    assert _shape(state) == cases.new, point
-    return "new"
-
-
 @pytest.fixture(scope="module", params=OPERATIONS)
 def cases(request: pytest.FixtureRequest, folder: Path) -> Cases:
     return Cases(folder, request.param)
@@ -122,7 +42,7 @@ def test_an_operation_killed_anywhere_is_finished_or_undone(cases: Cases, crash:
         bot, plan = cases.next()
         assert crash.run(bot.layout.root, plan, point) == -9, point
         recovered = recovery.recover(bot.layout.root)
-        outcome = _check(cases, bot, point)
+        outcome = check(cases, bot, point)
         late = order.index(point.removesuffix(".done")) >= order.index("deploy")
         assert outcome == ("new" if late else "old"), point
         if recovered is not None:
@@ -135,11 +55,11 @@ def test_an_operation_that_fails_anywhere_is_undone_at_once(cases: Cases, monkey
         monkeypatch.setenv(failpoints.VARIABLE, f"{point}=error")
         if point in ("finish.done", "clean", "clean.done"):
             operation.run(plan, layout=bot.layout)
-            assert _check(cases, bot, point) == "new", point
+            assert check(cases, bot, point) == "new", point
         else:
             with pytest.raises(OperationError, match="Everything is as it was before"):
                 operation.run(plan, layout=bot.layout)
-            assert _check(cases, bot, point) == "old", point
+            assert check(cases, bot, point) == "old", point
 
 
 @pytest.mark.parametrize("kind", OPERATIONS)
@@ -153,7 +73,7 @@ def test_a_hook_that_is_cut_off_with_its_operation_leaves_nothing_between(
         bot, plan = cases.next()
         assert crash.run(bot.layout.root, plan, point) == -9
         recovery.recover(bot.layout.root)
-        assert _check(cases, bot, point) == ("new" if point.startswith("uninstall") else "old")
+        assert check(cases, bot, point) == ("new" if point.startswith("uninstall") else "old")
 
 
 def test_undoing_that_is_killed_anywhere_is_gone_on_with(folder: Path, crash: Server) -> None:
@@ -164,7 +84,7 @@ def test_undoing_that_is_killed_anywhere_is_gone_on_with(folder: Path, crash: Se
         assert crash.run(bot.layout.root, plan, "index.done") == -9
         assert crash.recover(bot.layout.root, point) == -9, point
         recovery.recover(bot.layout.root)
-        assert _check(cases, bot, point) == "old", point
+        assert check(cases, bot, point) == "old", point
 
 
 def test_every_step_is_among_those_that_are_cut_off(folder: Path) -> None:
@@ -180,7 +100,7 @@ def test_a_disk_that_takes_no_more_leaves_everything_as_it_was(folder: Path, cra
         bot, plan = cases.next()
         assert crash.run(bot.layout.root, plan, largest=largest) in (0, 1)
         recovery.recover(bot.layout.root)
-        outcomes.append(_check(cases, bot, str(largest)))
+        outcomes.append(check(cases, bot, str(largest)))
     assert outcomes == ["old", "old", "new"]
 
 
@@ -192,7 +112,7 @@ def test_a_full_disk_leaves_everything_as_it_was_whenever_it_is_full(folder: Pat
     bot, plan = cases.next()
     found = full_disk.outcomes(bot, plan, folder / "mount", (0, 100, *range(252, 336, 6), 600))
     for outcome in found:
-        assert outcome.state == cases.old or _shape(outcome.state) == cases.new, outcome.free
+        assert outcome.state == cases.old or shape(outcome.state) == cases.new, outcome.free
     states = [outcome.state == cases.old for outcome in found]
     assert states[0] and not states[-1]
     assert any("No space left" in outcome.said for outcome in found)

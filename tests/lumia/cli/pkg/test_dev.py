@@ -17,13 +17,16 @@ import pytest
 
 from tests.lumia.cli.conftest import Done
 
+QUICK = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # what this machine has for pytest takes seconds to import
 COMMAND = [sys.executable, "-m", "lumia", "pkg", "dev"]
+# Makes its standard input the terminal that Ctrl-C comes from.
+TERMINAL = "import fcntl, os, sys, termios as t; fcntl.ioctl(0, t.TIOCSCTTY, 0); os.execv(sys.argv[1], sys.argv[1:])"
 
 
 def environment(home: Path) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("LUMIA_", "GIT_"))}
     (home / ".gitconfig").write_text("[user]\n\tname = Ann\n\temail = ann@example.org\n")
-    return {**kept, "HOME": str(home), "XDG_CONFIG_HOME": str(home), "TERM": "dumb"}
+    return {**kept, "HOME": str(home), "XDG_CONFIG_HOME": str(home), "TERM": "dumb", **QUICK}
 
 
 def dev(folder: Path, *args: str, stdin: str = "") -> Done:
@@ -92,8 +95,8 @@ class Terminal:
 def terminal(folder: Path, *args: str) -> Iterator[Terminal]:
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
-        [*COMMAND, *args], cwd=folder, stdin=theirs, stdout=theirs, stderr=theirs, env=environment(folder.parent),
-        start_new_session=True, preexec_fn=lambda: os.close(os.open(os.ttyname(0), os.O_RDWR)),
+        [sys.executable, "-c", TERMINAL, *COMMAND, *args], cwd=folder, stdin=theirs, stdout=theirs, stderr=theirs,
+        env=environment(folder.parent), start_new_session=True,
     )  # fmt: skip
     os.close(theirs)
     try:

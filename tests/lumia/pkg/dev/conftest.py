@@ -42,6 +42,7 @@ def author(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFac
     """An author whom git knows, and no settings of whoever runs the tests."""
     home = tmp_path_factory.mktemp("home")
     monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # what is there for pytest takes seconds to import
     monkeypatch.setenv("XDG_CONFIG_HOME", str(home))
     (home / ".gitconfig").write_text("[user]\n\tname = Ann\n\temail = ann@example.org\n")
 

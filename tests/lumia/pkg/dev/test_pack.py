@@ -89,7 +89,7 @@ def test_code_that_does_not_compile_is_named_with_its_line(project: Project) -> 
 
 
 def test_a_python_that_is_not_there_or_none_is_refused(project: Project, tmp_path: Path) -> None:
-    with pytest.raises(PkgError, match="no Python 'python2.4' on PATH"):
+    with pytest.raises(PkgError, match=r"no Python 'python2\.4' on PATH"):
         pack(project, ["python2.4"])
     with pytest.raises(PkgError, match="can't compile the plugin"):
         pack(project, ["false"])
@@ -112,7 +112,7 @@ def test_packed_versions_fill_a_repository_of_their_own(project: Project, tmp_pa
     assert "plugin.pyc" in git(target, "ls-files").split()
     assert "data/list.json" not in git(target, "ls-files").split()
     assert len(git(target, "log", "--format=%s").splitlines()) == 2
-    with pytest.raises(PkgError, match="has the tag v1.1.0 already"):
+    with pytest.raises(PkgError, match=r"has the tag v1\.1\.0 already"):
         commit_into(pack(project)[0], target, "tried", "v1.1.0")
     (target / "plugin.pyc").write_bytes(b"")
     with pytest.raises(PkgError, match="changes that are in no commit"):

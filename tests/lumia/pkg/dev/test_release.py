@@ -6,9 +6,9 @@ import json
 import shutil
 from pathlib import Path
 
-import jsonschema
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from jsonschema import Draft202012Validator  # type: ignore[import-untyped,unused-ignore]
 
 from lumia.errors import PkgError
 from lumia.paths import base
@@ -92,7 +92,7 @@ def test_what_the_registry_is_told_fits_its_schema(project: Project) -> None:
     assert [line.split()[0] for line in told] == ["signed", "v1.0.0"]
     packed = submission(release(project, "v1.0.0"), [])
     schema = json.loads((base() / "registry-worker" / "schema" / "submission.json").read_text("utf-8"))
-    jsonschema.validate(packed, schema)
+    Draft202012Validator(schema).validate(packed)
     assert packed["manifest"] == {"name": "tried", "license": "MIT"}
     assert (packed["files"], packed["readme_md"]) == (3, "# Tried\n")
     assert parse_signature(packed["signature"]).fits("tried", "v1.0.0", packed["digest"])

@@ -41,8 +41,6 @@ def answer(content: lumia.Box[dict[str, Any]]) -> None:
         ctypes.string_at(0)
     elif text == "eat":
         bytearray(8 << 30)
-    elif text == "exit":
-        os._exit(3)
     elif text == "env":
         print(sorted(name for name in os.environ if name.startswith("LUMIA_")), sys.stdin.read() == "")
     elif text == "paint":
@@ -154,10 +152,9 @@ def test_a_hang_is_ended_with_its_place_and_the_talk_goes_on_with_the_store(talk
     assert int(talk.hear("reply").text) == before + 1
 
 
-@pytest.mark.parametrize("word, why", [("die", "Segmentation fault"), ("exit", "exit code 3")])
-def test_a_crash_is_told_and_the_talk_goes_on(talk: Talk, word: str, why: str) -> None:
-    answer = talk.say(word)
-    assert (answer.outcome, why in answer.reason) == ("crashed", True)
+def test_a_crash_is_told_and_the_talk_goes_on(talk: Talk) -> None:
+    answer = talk.say("die")
+    assert (answer.outcome, "Segmentation fault" in answer.reason) == ("crashed", True)
     talk.hear("crashed")
     assert talk.say("ping").replies == 1
 

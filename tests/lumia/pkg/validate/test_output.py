@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import jsonschema
+import jsonschema  # type: ignore[import-untyped]
 
 from lumia.pkg.validate import Finding, Place
 from lumia.pkg.validate.output import as_json, as_sarif, as_text

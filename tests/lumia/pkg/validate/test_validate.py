@@ -67,6 +67,12 @@ def test_findings_of_a_plugin_it_depends_on_are_not_shown(tmp_path: Path) -> Non
     assert failed(validate(other, lint=False))
 
 
+def test_code_nested_beyond_measure_hides_only_its_own_file(tmp_path: Path) -> None:
+    folder = plugin(tmp_path / "dice", "import lumia\nlumia.event.start('a', 1)\n")
+    (folder / "table.py").write_text(f"x = {' + '.join('1' * 900)}\ny = {'[' * 80}{']' * 80}\n")
+    assert [(one.file, one.rule) for one in validate(folder, lint=False)] == [("plugin.py", "LUM104")]
+
+
 def test_links_out_of_the_folder_are_not_followed(tmp_path: Path) -> None:
     outside = tmp_path / "secret.py"
     outside.write_text("def (:\n")
