@@ -54,7 +54,7 @@ def serve(
         count = catalogue.count()
         for problem in catalogue.problems.values():
             output.warn(f"left out: {problem}")
-        output.text(f"{count} plugins at {url}")
+        output.text(f"{count} plugin{'' if count == 1 else 's'} at {url}")
         output.note(f"use it with LUMIA_REGISTRY_URL={url}, or [pkg] registry in config/lumia.toml; Ctrl-C ends it")
 
     run(folder, host=host, port=port, git_url=git_url, ready=ready)

@@ -1,8 +1,8 @@
 """Text cut into words for the index and for a search.
 
 `registry-worker/src/terms.ts` cuts the same way; both are tested with `registry-worker/test/vectors/terms.json`.
-Chinese and Japanese put no spaces between words, so runs of them are indexed by every character and every two neighbours, and
-searched by two neighbours.
+Chinese and Japanese put no spaces between words, so runs of them are indexed by every character and every two
+neighbours, and searched by two neighbours.
 """
 
 from __future__ import annotations

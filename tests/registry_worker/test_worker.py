@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -139,7 +138,9 @@ class TestTheClientGetsTheSameAnswersFromBoth:
         assert found.latest_tag == "v1.0.0"
         assert yanked is not None and yanked.yanked == "rolls only sixes"
 
-    @pytest.mark.parametrize("text", ["", "dice", "group", "天气", "城市天气", "Memory_Graph", "wether", "poker dice", "xyz", '"*'])
+    @pytest.mark.parametrize(
+        "text", ["", "dice", "group", "天气", "城市天气", "Memory_Graph", "wether", "poker dice", "xyz", '"*']
+    )
     def test_of_a_search(self, both: tuple[Registry, Registry], text: str) -> None:
         public, private = both
         assert public.search(text) == private.search(text)
