@@ -13,6 +13,8 @@ from lumia.pkg.progress import Deploy, OnStep, Step, silent
 from lumia.pkg.transaction import Transaction
 from lumia.pkg.undoing import undo
 
+_EXCHANGING = frozenset({"swap-out", "swap-in", "undo-folder"})
+
 
 @dataclass(frozen=True)
 class Recovered:
@@ -29,8 +31,8 @@ def recover(
     """Finish or undo what a killed `pkg` left behind; None when there was nothing to do. Cheap then: one look.
 
     An operation that was handed to the running bot is finished (with `deploy`, if given: handed over once more, and
-    undone when that fails), an earlier one is undone. While a live `pkg` exchanges files it waits for up to `wait`
-    seconds; one that is already handing over has exchanged them, and is left alone.
+    undone when that fails), an earlier one is undone. A live `pkg` is left alone; only while it exchanges folders, and
+    one of them may be missing for a moment, it is waited for, up to `wait` seconds.
 
     Raises `OperationError` when it can't be put right now: the message says why and what to do; the next call tries
     again.
@@ -43,10 +45,13 @@ def recover(
             return settle(layout, keep=keep, deploy=deploy, on_step=on_step)
     except mutex.HeldError:
         found = journal.read(layout)
-        if found is None or found.phase == "deploy":
+        if found is None or found.step not in _EXCHANGING:
             return None
-    with mutex.hold(layout, timeout=wait, on_wait=lambda text: on_step(Step("wait", "", text))) as keep:
-        return settle(layout, keep=keep, deploy=deploy, on_step=on_step)
+    try:
+        with mutex.hold(layout, timeout=wait, on_wait=lambda text: on_step(Step("wait", "", text))) as keep:
+            return settle(layout, keep=keep, deploy=deploy, on_step=on_step)
+    except mutex.HeldError:
+        return None
 
 
 def settle(layout: Layout, *, keep: int, deploy: Deploy | None, on_step: OnStep) -> Recovered | None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from lumia import atomic
 from lumia.config_edit import at
+from lumia.config_env import CORE, variable
 from lumia.config_file import parse, read_if_there
 from lumia.errors import ConfigError, LumiaError, OperationError
 from lumia.manifest import load_manifest, underscored
@@ -26,6 +28,8 @@ from lumia.pkg.repository import TRAILER, Repository
 
 INSTALLS = frozenset({"install", "upgrade", "downgrade"})
 REPLACES = frozenset({"upgrade", "downgrade"})
+_FORGOTTEN = 24 * 60 * 60
+"""Seconds after which what is staged was left by a killed `pkg`."""
 _BALLAST = 256 * 1024
 """Bytes kept back so that undoing has room on a disk that is full."""
 
@@ -341,13 +345,20 @@ def hook_seconds(root: Path) -> float:
     """Return `[pkg] hook_seconds` of config/lumia.toml; a value that makes no sense counts as the default."""
     path = root / CONFIG_FILE
     found: object = hooks.SECONDS
+    given = os.environ.get(variable(CORE, ("pkg", "hook_seconds")), "")
+    if given.isdecimal():
+        return int(given) or hooks.SECONDS
     with contextlib.suppress(OSError, ConfigError):
         found = at(parse(read_if_there(path).text, path), ("pkg", "hook_seconds"), hooks.SECONDS)
     return found if isinstance(found, int) and not isinstance(found, bool) and found > 0 else hooks.SECONDS
 
 
 def clean(layout: Layout) -> None:
-    """Delete what ended operations left for undoing; patches of edits by hand stay."""
+    """Delete what ended operations left for undoing, and old staged versions; patches of edits by hand stay."""
+    with contextlib.suppress(OSError):
+        for folder in layout.staging.iterdir() if layout.staging.is_dir() else ():
+            if time.time() - folder.stat().st_mtime > _FORGOTTEN:
+                files.remove(folder)
     with contextlib.suppress(OSError):
         files.remove(layout.plugins / ".pkg")
     with contextlib.suppress(OSError):

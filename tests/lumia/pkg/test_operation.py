@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from lumia.pkg.layout import Layout
 from lumia.pkg.lockfile import Lock
 from lumia.pkg.model import Plan
 from lumia.pkg.progress import Step
+from lumia.pkg.transaction import hook_seconds
 from tests.support import full_disk
 from tests.support.packages import Bot, Shop
 from tests.support.plugins import git
@@ -486,6 +488,23 @@ def test_a_read_only_folder_is_told_and_changes_nothing(bot: Bot, shop: Shop, tm
 def test_a_source_checkout_is_no_bot_root() -> None:
     with pytest.raises(PkgError, match=r"source checkout .* `lumia init DIR`"):
         operation.run(Plan(), layout=Layout(paths.base()))
+
+
+def test_the_time_of_hooks_is_a_setting(bot: Bot, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert hook_seconds(bot.layout.root) == 120
+    (bot.layout.config / "lumia.toml").write_text("[pkg]\nhook_seconds = 7\n", "utf-8")
+    assert hook_seconds(bot.layout.root) == 7
+    monkeypatch.setenv("LUMIA__PKG__HOOK_SECONDS", "9")
+    assert hook_seconds(bot.layout.root) == 9
+
+
+def test_what_a_killed_pkg_left_staged_is_deleted_after_a_day(bot: Bot, shop: Shop) -> None:
+    shop.publish("dice", "1.0.0")
+    for name, age in (("old", 90_000), ("young", 3_000)):
+        (bot.layout.staging / name).mkdir(parents=True)
+        os.utime(bot.layout.staging / name, (time.time() - age,) * 2)
+    bot.install("dice", "1.0.0")
+    assert [path.name for path in bot.layout.staging.iterdir()] == ["young"]
 
 
 def test_the_log_keeps_what_hooks_say_without_secrets(bot: Bot, shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
