@@ -45,6 +45,7 @@ bench: $(VENV)/.dev ## Compare with Celery, Dramatiq, Taskiq and Huey on this ma
 chaos: $(VENV)/.dev ## Kill processes under load and check that nothing is lost or done twice
 	@$(BIN)/python -m bench.chaos
 	@$(BIN)/python -m bench.chaos_adapters
+	@$(BIN)/python -m bench.upgrades
 
 worker: registry-worker/node_modules/.made ## Install the registry worker's packages, for its tests; needs Node 20 or newer
 

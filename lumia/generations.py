@@ -15,12 +15,11 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from lumia.box import Box
 from lumia.boxwire import naming
 from lumia.errors import ConfigError
 from lumia.finder import FINDER
 from lumia.manifest import underscored
-from lumia.plugin import announce
+from lumia.plugin import announce, let_go
 
 if TYPE_CHECKING:
     from lumia.config_schema import Schema
@@ -277,8 +276,8 @@ class Generations:
         failure = one.of.unload(one.plugin)
         if failure is not None:
             self._bot.log.error("%s", failure)
-        for module in {*one.modules.values(), one.plugin.module}:
-            _let_go(module)
+        for module in one.modules.values():
+            let_go(module)
         one.modules.clear()
 
     def close(self) -> None:
@@ -298,10 +297,3 @@ def _keys(plugins: Iterable[Plugin]) -> list[tuple[str, str]]:
 def _modules(plugin: Plugin) -> dict[str, ModuleType]:
     """Return the modules of a plugin that is at work."""
     return {name: module for name, module in list(sys.modules.items()) if f"{name}.".startswith(f"{plugin.package}.")}
-
-
-def _let_go(module: ModuleType) -> None:
-    """Take the live resources out of a module that is used no more, so that each is released with its last share."""
-    for name, value in list(vars(module).items()):
-        if isinstance(value, Box) and value.is_arc:
-            delattr(module, name)

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from lumia.box import Box
 from lumia.errors import DependencyError, LumiaError, ManifestError, PluginLoadError
 from lumia.finder import FINDER
 from lumia.manifest import MANIFEST_FILE, Manifest
@@ -187,8 +188,18 @@ class PluginSet:
 
     def _drop(self, plugin: Plugin) -> None:
         self.services.withdraw(plugin.name, plugin.generation)
+        modules = {plugin.module}
         if sys.modules.get(plugin.module_name) is plugin.module:
-            FINDER.forget(plugin.package)
+            modules |= set(FINDER.forget(plugin.package).values())
+        for module in modules:
+            let_go(module)
+
+
+def let_go(module: ModuleType) -> None:
+    """Take the live resources out of a module that is used no more, so that each is released with its last share."""
+    for name, value in list(vars(module).items()):
+        if isinstance(value, Box) and value.is_arc:
+            delattr(module, name)
 
 
 def _hook_of(module: ModuleType, name: str) -> Callable[[], object]:

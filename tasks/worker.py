@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import signal
@@ -178,6 +179,7 @@ class LumiaWorker:
         if self._bot is not None:
             self._bot.close()
             self._bot = None
+            gc.collect()  # a child of a pool ends without asking what is left, so live resources are released here
 
     def shut_down(self) -> None:
         """Sign off when Celery has closed its connection; what it had popped and not begun is pushed again."""
