@@ -77,10 +77,12 @@ class Plan:
     """What one operation will do, in the order it does it (dependencies before what needs them; removals reversed).
 
     purge: plugins whose settings are deleted with them. python: requirements of all plugins that are in the bot's own
-    processes afterwards, plugin → PEP 508 texts. warnings: what somebody should read before saying yes.
+    processes afterwards, plugin → PEP 508 texts. warnings: what somebody should read before saying yes. left: plugins
+    that were meant and stay as they are, since their newer versions can't be had or are refused.
     """
 
     actions: tuple[Action, ...] = ()
     purge: frozenset[str] = frozenset()
     python: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from lumia.errors import PkgError, PlanError
 from lumia.pkg import requests
@@ -21,7 +22,7 @@ def plan_upgrade(names: Sequence[str], sources: Sources, *, force: bool = False)
     When all are meant, one whose place can't be reached is left as it is, with a warning.
     """
     ground = Ground.read(sources.root)
-    solver = Solver(ground.world, sources)
+    solver, left = Solver(ground.world, sources), list[str]()
     chosen = [ground.installed(name) for name in names] or list(ground.lock.plugins.values())
     for locked in chosen:
         try:
@@ -30,6 +31,7 @@ def plan_upgrade(names: Sequence[str], sources: Sources, *, force: bool = False)
             if names:
                 raise
             solver.notes.append(f"{locked.name} is left as it is: {error}")
+            left.append(locked.name)
             continue
         if choice is not None:
             solver.take(choice)
@@ -38,7 +40,7 @@ def plan_upgrade(names: Sequence[str], sources: Sources, *, force: bool = False)
         reason = sources.revoked().versions.get((locked.name, locked.tag or ""))
         if reason is not None and locked.name not in solver.chosen:
             solver.notes.append(f"{locked.name} {locked.version} was revoked: {plain(reason)}")
-    return plan_of(ground, solver, force=force)
+    return replace(plan_of(ground, solver, force=force), left=tuple(left))
 
 
 def _newer(locked: Locked, solver: Solver) -> Choice | None:

@@ -49,6 +49,8 @@ def change(make: Callable[[Sources], Plan], how: How) -> None:
         _carry_out(bot, plan, layer, how, watch)
     finally:
         sources.discard()
+    if plan.left:
+        raise PkgError(f"not upgraded, see above: {', '.join(plan.left)}")
 
 
 def _packages(bot: Opened, plan: Plan, watch: Watch) -> Layer | None:

@@ -104,6 +104,7 @@ def test_one_that_cannot_be_reached_hinders_the_others_only_when_it_is_named(
     plan = bot.upgrade()
     assert steps(plan) == ["upgrade geo 0.3.0 → 0.4.0"]
     assert any("user is left as it is" in text for text in plan.warnings)
+    assert plan.left == ("user",)
     with pytest.raises(SourceError):
         bot.upgrade("user")
 
