@@ -22,6 +22,7 @@ import lumia
 from bench.chaos_adapters.platforms import WAYS, Platform, pause, spread
 from bench.chaos_adapters.wire import Wire
 from lumia.adapters import sends
+from lumia.adapters.outbound import send_id_of
 from lumia.paths import base
 from tasks.supervise.ports import free_port
 from tests.support import servers
@@ -45,10 +46,15 @@ def echo(content):
     quiet = "in" in words or ("stream" in words and int(words[-1]) % ANSWERED)
     if msg["platform"] != "webhook" and not quiet:
         meta = {name: content.meta[name] for name in ("account", "thread") if name in content.meta}
-        lumia.event.start(lumia.payloads.reply_to(msg), lumia.Box.any({"text": "re " + msg["text"]}, meta=meta))
+        to = lumia.payloads.reply_to(msg)
+        said = {"text": "re " + msg["text"], "idempotency_key": msg["message_id"]}
+        lumia.event.start(to, lumia.Box.any(said, meta=meta))
+        lumia.store.put("keys", where + " " + msg["text"], [to, msg["message_id"]])
 """
 PATIENCE = 150.0
 """Seconds for a message to arrive: adapters that are cut off again and again wait up to a minute and a half."""
+UNSURE = ("unknown", "held")
+"""States of a send of which nobody knows whether it arrived: shown, and left to somebody's decision."""
 FAILPOINTS = ("start.before=kill@{}", "start.after=kill@{}", "")
 
 
@@ -310,7 +316,18 @@ class Campaign:
     def _unsure(self, one: Platform) -> int:
         with self._bot.activated():
             found = sends.counts(one.adapter, _account(one))
-        return sum(count for state, count in found.items() if state in ("unknown", "held"))
+        return sum(count for state, count in found.items() if state in UNSURE)
+
+    def _states(self, one: Platform) -> dict[str, str]:
+        """Return the state of the send that answers each message."""
+        found = {}
+        with self._bot.activated():
+            for place, (to, key) in lumia.store.of("echo").fields("keys").items():
+                where, _, text = place.partition(" ")
+                if where == _where(one):
+                    send = sends.find(send_id_of(one.adapter, _account(one), lumia.payloads.parse_destination(to), key))
+                    found[_bare(text)] = send.state if send is not None else ""
+        return found
 
     def _judge(self, one: Platform, account: Account) -> None:
         self._look()
@@ -326,8 +343,9 @@ class Campaign:
             order = [place[text] for text in self._order.get(_where(one), ()) if text in place]
             account.disordered = [said[b] for a, b in pairwise(order) if b < a]
         if one.adapter != "webhook":
-            silent = [text for text in said if not answers[text] and _is_answered(text)]
-            account.unexplained = silent[account.unsure :]
+            silent = [text for text in said if heard[text] and not answers[text] and _is_answered(text)]
+            states = self._states(one)
+            account.unexplained = [text for text in silent if states.get(text) not in UNSURE]
 
 
 def made_root(folder: Path, platforms: list[Platform]) -> Path:
