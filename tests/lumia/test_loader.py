@@ -367,7 +367,7 @@ def test_bytecode_of_another_python_is_reported(bot: PluginBot) -> None:
     (folder / "plugin.pyc").write_bytes(b"\x17\x0d\x0d\x0a" + b"\0" * 12)
     failure = only_failure(bot.load())
     assert (failure.stage, failure.file) == ("import", "plugins/old/plugin.pyc")
-    assert "bad magic number" in failure.message
+    assert "plugin.pyc is bytecode of another version of Python than" in failure.message
 
 
 def test_an_unreadable_file_of_a_plugin_is_reported(bot: PluginBot, monkeypatch: pytest.MonkeyPatch) -> None:
