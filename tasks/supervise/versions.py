@@ -7,6 +7,7 @@ digest of the plugin's files, so it can be compared without importing anything.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -40,5 +41,5 @@ def outdated(base: Path, root: Path, loaded: Mapping[str, str]) -> Iterator[str]
         for name, made in sorted(loaded.items()):
             if name not in here:
                 yield f"{name}: the running bot still has {made}, and its files are gone"
-            elif not made.endswith(digest(here[name])):
+            elif digest(here[name]) not in re.split(r"[+.]", made):  # what follows it is of the plugins it depends on
                 yield f"{name}: the running bot has {made}, and its files were changed since"

@@ -27,6 +27,7 @@ def tea(bot_root: Path) -> Path:
 def test_changed_and_removed_files_are_told_with_the_version_that_runs(bot_root: Path, tea: Path) -> None:
     made = generation("0.0.0", tea)
     assert list(outdated(BASE, bot_root, {"tea": made})) == []
+    assert list(outdated(BASE, bot_root, {"tea": f"{made}.a1c584e8"})) == [], "what it depends on has a digest, too"
     (tea / "plugin.py").write_text("import lumia  # changed\n")
     (changed,) = outdated(BASE, bot_root, {"tea": made})
     assert changed == f"tea: the running bot has {made}, and its files were changed since"
