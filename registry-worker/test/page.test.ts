@@ -16,6 +16,8 @@ describe("the pages", () => {
   it.each(["/", "/?q=evil", "/plugins/evil", "/plugins/nothing"])("%s has a policy that lets nothing in from elsewhere", async (path) => {
     const response = await ask(path);
     expect(response.headers.get("Content-Type")).toBe("text/html; charset=utf-8");
+    expect(response.headers.get("X-Content-Type-Options")).toBe("nosniff");
+    expect(response.headers.get("Referrer-Policy")).toBe("no-referrer");
     const policy = response.headers.get("Content-Security-Policy") ?? "";
     expect(policy).toContain("default-src 'none'");
     expect(policy).not.toMatch(/unsafe|https?:/);
