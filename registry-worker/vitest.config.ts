@@ -11,6 +11,8 @@ export default defineConfig(async () => ({
           INDEX_REPOSITORY: "lumia/index",
           GITHUB_API: "https://api.github.test",
           GITHUB_HOST: "github.test",
+          GITHUB_CLIENT_ID: "app1",
+          GITHUB_CLIENT_SECRET: "app-secret",
           GITHUB_TOKEN: "bot-token-of-the-registry",
           CACHE_SECONDS: "0",
         },

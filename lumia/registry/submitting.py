@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import hmac
 import json
+import secrets
 import shutil
+import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,6 +26,7 @@ from lumia.registry.catalogue import Catalogue
 
 _SECONDS = 120.0
 _LOCAL = 30.0
+_ABSENT = "0" * 40
 Check = dict[str, Any]
 
 
@@ -65,6 +69,7 @@ class Desk:
         self._catalogue = catalogue
         self._token = token
         self._local = local
+        self._locks: dict[str, threading.Lock] = {}
 
     def refusal(self, authorization: str) -> str:
         """Return why a request with this header is refused, "" when it isn't."""
@@ -87,9 +92,12 @@ class Desk:
         except LumiaError as error:
             return [_check("schema", False, str(error))]
         checks = [_check("schema", True, "The submission and the manifest fit their schemas.")]
-        checks += [self._version(manifest.name, submission.tag), self._reachable(url), _validation(submission)]
-        if all(check["ok"] for check in checks):
-            checks += self._fetch(manifest.name, url, submission)
+        checks += [self._reachable(url), _validation(submission)]
+        # setdefault of a built-in type is one step, so two submissions of a name get the same lock.
+        with self._locks.setdefault(manifest.name, threading.Lock()):
+            checks.insert(1, self._version(manifest.name, submission.tag))
+            if all(check["ok"] for check in checks):
+                checks += self._fetch(manifest.name, url, submission)
         return checks
 
     def _version(self, name: str, tag: str) -> Check:
@@ -108,24 +116,46 @@ class Desk:
         return _check("repository", True, "It is fetched from its own address.")
 
     def _fetch(self, name: str, url: str, submission: Submission) -> list[Check]:
-        """Fetch the tag into the plugin's repository here, and take it out again unless it is what was told."""
+        """Fetch the tag beside the plugin's tags here, and make it one of them if it is what was told.
+
+        Until then nobody sees it; whatever goes wrong, only what was made here is taken out again.
+        """
         bare = self._catalogue.folder / f"{name}.git"
-        new = not bare.exists()
+        new = _made(bare)
         ref = f"refs/tags/{submission.tag}"
-        if new:
-            run(["init", "--bare", "--quiet", "--", str(bare)], timeout=_LOCAL)
+        incoming = f"refs/incoming/{secrets.token_hex(16)}"
+        checks: list[Check] = []
+        kept = False
         try:
-            run(["-C", str(bare), "fetch", "--no-tags", "--depth", "1", "--", url, f"{ref}:{ref}"], timeout=_SECONDS)
-            checks = _compare(bare, ref, submission)
-        except GitFailed as error:
-            checks = [_check("tag", False, f"{submission.tag} can't be fetched: {error.text}")]
-        if not all(check["ok"] for check in checks):
             if new:
+                run(["init", "--bare", "--quiet", "--", str(bare)], timeout=_LOCAL)
+            run(
+                ["-C", str(bare), "fetch", "--no-tags", "--depth", "1", "--", url, f"{ref}:{incoming}"],
+                timeout=_SECONDS,
+            )
+            checks = _compare(bare, incoming, submission)
+            if all(check["ok"] for check in checks):
+                run(["-C", str(bare), "update-ref", ref, incoming, _ABSENT], timeout=_LOCAL)
+                kept = True
+        except GitFailed as error:
+            checks = [*checks, _check("tag", False, f"{submission.tag} can't be taken: {error.text}")]
+        finally:
+            if new and not kept:
                 shutil.rmtree(bare, ignore_errors=True)
             else:
-                run(["-C", str(bare), "update-ref", "-d", ref], timeout=_LOCAL)
-        self._catalogue.look()
+                with suppress(GitFailed):
+                    run(["-C", str(bare), "update-ref", "-d", incoming], timeout=_LOCAL)
+            self._catalogue.look()
         return checks
+
+
+def _made(folder: Path) -> bool:
+    """Make a folder; tell whether it was this call that did."""
+    try:
+        folder.mkdir()
+    except FileExistsError:
+        return False
+    return True
 
 
 def _compare(bare: Path, ref: str, submission: Submission) -> list[Check]:
@@ -138,10 +168,21 @@ def _compare(bare: Path, ref: str, submission: Submission) -> list[Check]:
     except LumiaError as error:
         return [*checks, _check("files", False, str(error))]
     checks.append(_check("files", True, "Nothing odd."))
-    there = json.loads(run(["-C", str(bare), "cat-file", "blob", f"{commit}:manifest.json"], timeout=_LOCAL))
-    checks.append(_check("manifest", there == submission.manifest, "Compared with manifest.json at the tag."))
+    checks.append(_manifest(bare, commit, submission))
     checks.append(_check("digest", digest == submission.digest, f"The tree's digest is {digest}."))
     return [*checks, _signature(submission, digest)]
+
+
+def _manifest(bare: Path, commit: str, submission: Submission) -> Check:
+    try:
+        there = json.loads(run(["-C", str(bare), "cat-file", "blob", f"{commit}:manifest.json"], timeout=_LOCAL))
+    except GitFailed:
+        return _check("manifest", False, "There is no manifest.json at the tag.")
+    except (ValueError, RecursionError) as error:
+        return _check("manifest", False, f"manifest.json at the tag is no JSON: {error}")
+    same = there == submission.manifest
+    text = "It is manifest.json at the tag." if same else "manifest.json at the tag says something else."
+    return _check("manifest", same, text)
 
 
 def _signature(submission: Submission, digest: str) -> Check:

@@ -1,4 +1,4 @@
-/** Who submits: the holder of an author token of this registry, or of a GitHub OAuth token. */
+/** Who submits: the holder of an author token of this registry, or of a GitHub OAuth token made for it. */
 import type { Env } from "./env";
 import { call } from "./github";
 import { hex, refuse } from "./http";
@@ -51,16 +51,14 @@ interface User {
 }
 
 async function onGitHub(env: Env, token: string): Promise<Account> {
-  const user = env.GITHUB_CLIENT_ID === "" ? await anyApp(env, token) : await ourApp(env, token);
+  if (!env.GITHUB_CLIENT_ID) {
+    unauthorized("This registry takes no GitHub tokens; ask its operator for an author token (lumia_…).");
+  }
+  const user = await ourApp(env, token);
   if (user === null) {
     unauthorized("GitHub doesn't know this token, it has ended, or it was made for another application.");
   }
   return { owner: `github:${user.id}`, login: user.login, token };
-}
-
-async function anyApp(env: Env, token: string): Promise<User | null> {
-  const { status, body } = await call<User>(env, token, "GET", "/user");
-  return status === 200 ? body : null;
 }
 
 /** A token given to another application must not open this one, so GitHub is asked as the application. */

@@ -18,7 +18,8 @@ export function refuse(status: number, title: string, detail: string, headers: R
   throw new Refusal({ status, title, detail, headers });
 }
 
-const COMMON = {
+/** What every answer says, whatever it is. */
+export const COMMON = {
   "X-Content-Type-Options": "nosniff",
   "Referrer-Policy": "no-referrer",
   "Access-Control-Allow-Origin": "*",

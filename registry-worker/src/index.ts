@@ -1,6 +1,6 @@
 /** The plugin registry at the edge (spec §13.1, docs/registry.md): reads from D1, submissions to the index repository. */
 import type { Env } from "./env";
-import { cacheable, conditional, problem, Refusal, refuse } from "./http";
+import { cacheable, COMMON, conditional, problem, Refusal, refuse } from "./http";
 import { browse, detail, missing } from "./page";
 import * as packages from "./packages";
 import { LAST_PAGE, PAGE, search } from "./search";
@@ -144,7 +144,8 @@ async function shown(env: Env, name: string, seconds: number): Promise<Response>
   const known = NAME.test(name) ? await packages.read(env.DB, name) : null;
   if (known === null) {
     const { body, headers } = await missing(name);
-    return new Response(body, { status: 404, headers: { "Content-Type": HTML_TYPE, ...headers } });
+    const kept = { "Content-Type": HTML_TYPE, "Cache-Control": "no-store" };
+    return new Response(body, { status: 404, headers: { ...COMMON, ...kept, ...headers } });
   }
   const { body, headers } = await detail(known, await packages.revoked(env.DB));
   return cacheable(body, HTML_TYPE, seconds, headers);

@@ -9,10 +9,9 @@ import type { Submission } from "./schema";
 const MOST_BYTES = 1024 * 1024;
 
 export async function submit(request: Request, env: Env, address: string): Promise<Response> {
-  const account = await authenticate(request, env).catch(async (error: unknown) => {
-    await spend(env, `address:${address}`);
-    throw error;
-  });
+  // Before anything is asked of D1 or GitHub: whoever floods this address must not flood those.
+  await spend(env, `address:${address}`);
+  const account = await authenticate(request, env);
   await spend(env, account.owner);
   const type = request.headers.get("Content-Type")?.split(";")[0]?.trim().toLowerCase();
   if (type !== "application/json") refuse(415, "No JSON", "A submission is sent as application/json.");

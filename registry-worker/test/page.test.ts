@@ -16,6 +16,8 @@ describe("the pages", () => {
   it.each(["/", "/?q=evil", "/plugins/evil", "/plugins/nothing"])("%s has a policy that lets nothing in from elsewhere", async (path) => {
     const response = await ask(path);
     expect(response.headers.get("Content-Type")).toBe("text/html; charset=utf-8");
+    expect(response.headers.get("X-Content-Type-Options")).toBe("nosniff");
+    expect(response.headers.get("Referrer-Policy")).toBe("no-referrer");
     const policy = response.headers.get("Content-Security-Policy") ?? "";
     expect(policy).toContain("default-src 'none'");
     expect(policy).not.toMatch(/unsafe|https?:/);
@@ -66,16 +68,69 @@ describe("markdown", () => {
   });
 
   it.each([
-    ["deep quotes", "> ".repeat(5000)],
-    ["deep lists", Array.from({ length: 2000 }, (_, depth) => `${"  ".repeat(depth)}- x`).join("\n")],
-    ["open brackets", "[".repeat(50_000)],
-    ["open stars", "*".repeat(50_000)],
-    ["open ticks", "`a".repeat(20_000)],
-    ["pipes", "|".repeat(50_000)],
-  ])("is done in a moment with %s", (_, source) => {
-    const from = Date.now();
-    markdown(source);
-    expect(Date.now() - from).toBeLessThan(2000);
+    ["# C#", "<h2>C#</h2>"],
+    ["#  A b ##  ", "<h2>A b</h2>"],
+    ["## #", "<h3></h3>"],
+    ["- - -", "<hr>"],
+    ["a\u2028# b", "<p>a</p>\n<h2>b</h2>"],
+    ["``a`b`` `c [d](e` f", "<p><code>a`b</code> <code>c [d](e</code> f</p>"],
+    ["`a ``b", "<p>`a ``b</p>"],
+    ["`a **b` **c**", "<p><code>a **b</code> <strong>c</strong></p>"],
+    ['[a](<https://x.org> "t") [b](u "t', '<p><a href="https://x.org" rel="nofollow noopener ugc">a</a> [b](u &quot;t</p>'],
+    ["| a | b |\n|---|---|\n| 1 | 2 |", '<div class="wide"><table><thead><tr><th>a</th><th>b</th></tr></thead><tbody><tr><td>1</td><td>2</td></tr></tbody></table></div>'],
+  ])("%j", (source, expected) => {
+    expect(markdown(source).text).toBe(expected);
+  });
+
+  it("keeps every letter of a line however long, and halves no character", () => {
+    const shown = markdown("\u{1f3b2}x".repeat(9000)).text.replace(/<\/?p>|\n/g, "");
+    expect(shown).toBe("\u{1f3b2}x".repeat(9000));
+  });
+
+  const END = "a\u2028b";
+  it.each<[string, (length: number) => string]>([
+    ["a heading of spaces", (length) => `# ${" ".repeat(length)}${END}`],
+    ["headings of spaces", (length) => `# ${" ".repeat(2000)}${END}\n`.repeat(length / 2000)],
+    ["a heading of hashes", (length) => `# ${"# ".repeat(length / 2)}${END}`],
+    ["an item of spaces", (length) => `- ${" ".repeat(length)}${END}`],
+    ["a rule that is none", (length) => `${"- ".repeat(length / 2)}${END}`],
+    ["a row of spaces", (length) => `|${" ".repeat(length)}${END}`],
+    ["pipes", (length) => "|".repeat(length)],
+    ["pipes and spaces", (length) => `| ${"|  ".repeat(length / 3)}a`],
+    ["quoted spaces", (length) => `> ${" ".repeat(length)}${END}`],
+    ["deep quotes", (length) => "> ".repeat(length / 2)],
+    ["deep lists", (length) => Array.from({ length: Math.sqrt(length) }, (_, depth) => `${"  ".repeat(depth)}- x`).join("\n")],
+    ["a list of empty lines", (length) => `- a${"\n  ".repeat(length / 3)}`],
+    ["unfinished links", (length) => "[x](a".repeat(length / 5)],
+    ["unfinished links in lines", (length) => `${"[x](a".repeat(800)}\n`.repeat(length / 4000)],
+    ["unfinished titles", (length) => '[x](a "'.repeat(length / 7)],
+    ["links to spaces", (length) => `[x](${" ".repeat(30)}`.repeat(length / 34)],
+    ["open brackets", (length) => "[".repeat(length)],
+    ["a long label", (length) => `[${"a".repeat(length)}`],
+    ["a long target", (length) => `[x](${"a".repeat(length)}`],
+    ["open stars", (length) => "*".repeat(length)],
+    ["stars", (length) => "*a\n".repeat(length / 3)],
+    ["open strokes", (length) => "__a\n".repeat(length / 4)],
+    ["ticks", (length) => "`".repeat(length)],
+    ["open ticks", (length) => "`a``".repeat(length / 4)],
+    ["ticks of every length", (length) => Array.from({ length: Math.sqrt(2 * length) }, (_, run) => "`".repeat(run)).join("a")],
+    ["open fences", (length) => "```\n~~~\n".repeat(length / 8)],
+    ["beginnings of addresses", (length) => "https://".repeat(length / 8)],
+    ["spaces", (length) => " ".repeat(length)],
+  ])("takes time in proportion to the length of %s", (_, made) => {
+    const taking = (length: number): number => {
+      const source = made(length);
+      const times = Array.from({ length: 5 }, () => {
+        const from = performance.now();
+        markdown(source);
+        return performance.now() - from;
+      });
+      return Math.min(...times);
+    };
+    taking(50_000);
+    // What takes twice as long is linear; quadratic is four times. Below some milliseconds the clock tells nothing.
+    const [half, whole] = [taking(48_000), taking(96_000)];
+    expect(whole, `${half} ms, then ${whole} ms`).toBeLessThan(3 * half + 20);
   });
 });
 

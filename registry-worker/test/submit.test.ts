@@ -87,11 +87,18 @@ describe("who may submit", () => {
     expect(JSON.stringify(stored.results)).not.toContain(AUTHOR);
   });
 
+  it("without an application of its own takes no GitHub token, and says what it takes", async () => {
+    for (const GITHUB_CLIENT_ID of ["", undefined as unknown as string]) {
+      const asked = new Request("http://x", { headers: { Authorization: `Bearer ${ADA}` } });
+      await expect(authenticate(asked, { ...env, GITHUB_CLIENT_ID })).rejects.toThrow("ask its operator for an author token");
+    }
+    expect(github.calls).toEqual([]);
+  });
+
   it("with an application of its own set, asks GitHub whether the token was made for it", async () => {
-    const ours = { ...env, GITHUB_CLIENT_ID: "app1", GITHUB_CLIENT_SECRET: "app-secret" };
     const asks = (token: string): Request => new Request("http://x", { headers: { Authorization: `Bearer ${token}` } });
-    expect(await authenticate(asks(ADA), ours)).toMatchObject({ owner: `github:${account}`, login: "ada" });
-    await expect(authenticate(asks("gho_of_another_application"), ours)).rejects.toThrow("another application");
+    expect(await authenticate(asks(ADA), env)).toMatchObject({ owner: `github:${account}`, login: "ada" });
+    await expect(authenticate(asks("gho_of_another_application"), env)).rejects.toThrow("another application");
     expect(github.calls).toEqual(Array(2).fill("POST /applications/app1/token"));
   });
 
@@ -107,6 +114,7 @@ describe("who may submit", () => {
     const statuses = new Set<number>();
     for (let count = 0; count < 21; count++) statuses.add((await guess()).status);
     expect([...statuses].sort()).toEqual([401, 429]);
+    expect(github.calls.length, "GitHub is not asked for what is over the limit").toBeLessThan(21);
   });
 });
 
@@ -122,7 +130,7 @@ describe("what is no submission", () => {
     expect(response.status).toBe(422);
     const [problem] = await failing(response);
     expect(problem).toContain("schema:");
-    expect(github.calls).toEqual(["GET /user"]);
+    expect(github.calls).toEqual(["POST /applications/app1/token"]);
   });
 
   it.each([

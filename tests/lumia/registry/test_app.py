@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -167,6 +168,43 @@ def test_a_submission_that_lies_leaves_nothing_behind(tmp_path: Path, more: dict
         fits("submitted", answer.json())
         assert [one["name"] for one in answer.json()["checks"] if not one["ok"]] == [check]
         assert list((tmp_path / "here").iterdir()) == []
+
+
+@pytest.mark.parametrize("text", ["{", "\xff", "[" * 100_000], ids=["cut off", "no UTF-8", "nested"])
+def test_a_manifest_that_is_no_json_at_the_tag_is_refused_and_the_good_versions_stay(tmp_path: Path, text: str) -> None:
+    made = plugin(tmp_path / "elsewhere" / "dice", "v1.0.0")
+    (tmp_path / "here").mkdir()
+    with registry(tmp_path / "here") as client:
+        assert send(client, submission(made, "v1.0.0")).status_code == 202
+        before = client.get("/pkg/dice").json()
+        good = (made / "manifest.json").read_bytes()
+        (made / "manifest.json").write_text(text, "latin-1")
+        git(made, "commit", "--quiet", "--all", "--message", "Break it")
+        git(made, "tag", "v1.1.0")
+        (made / "manifest.json").write_bytes(good)
+        answer = send(client, submission(made, "v1.1.0"))
+        assert answer.status_code == 422, answer.text
+        assert [one["name"] for one in answer.json()["checks"] if not one["ok"]] == ["manifest"]
+        assert client.get("/pkg/dice").json() == before
+        refs = git(tmp_path / "here" / "dice.git", "for-each-ref", "--format=%(refname)")
+        assert refs == "refs/tags/v1.0.0"
+
+
+@pytest.mark.parametrize("first", [(), ("v0.9.0",)], ids=["a new plugin", "a known plugin"])
+def test_of_many_submissions_of_one_tag_at_once_one_is_kept(tmp_path: Path, first: tuple[str, ...]) -> None:
+    made = plugin(tmp_path / "elsewhere" / "dice", *first, "v1.0.0")
+    (tmp_path / "here").mkdir()
+    catalogue = Catalogue(tmp_path / "here")
+    desk = Desk(catalogue, TOKEN, local=True)
+    for tag in first:
+        assert all(check["ok"] for check in desk.take(submission(made, tag)))
+    told = submission(made, "v1.0.0")
+    lies = {**told, "digest": f"sha256:{'0' * 64}"}
+    with ThreadPoolExecutor(6) as pool:
+        reports = list(pool.map(desk.take, [told, lies, told, lies, told, lies]))
+    assert sum(all(check["ok"] for check in report) for report in reports) == 1
+    found = catalogue.plugin("dice")
+    assert found is not None and [one["tag"] for one in found["versions"]] == ["v1.0.0", *first]
 
 
 def test_only_the_token_opens_the_desk_and_without_one_it_is_shut(tmp_path: Path) -> None:
