@@ -55,7 +55,7 @@ class Root:
 
     def held(self) -> Wanted:
         """Return what this root holds now."""
-        plugins = {name: asdict(one) for name, one in lockfile.read(self._layout.root).plugins.items()}
+        plugins = {name: one.as_dict() for name, one in lockfile.read(self._layout.root).plugins.items()}
         disabled = tuple(sorted(self._config.core.plugins.disabled))
         return Wanted(plugins if self.managed else None, disabled, origin=self.place)
 

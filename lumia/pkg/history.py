@@ -170,4 +170,4 @@ def _kind(now: Locked | None, wanted: Locked) -> Kind:
 
 
 def _content(entry: Locked) -> tuple[object, ...]:
-    return entry.commit, entry.digest, entry.url, entry.origin, entry.tag
+    return entry.commit, entry.digest, entry.url, entry.origin, entry.tag, entry.key
