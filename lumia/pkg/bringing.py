@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import logging
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from lumia.atomic import replace as write_file
 from lumia.deployment import Wanted, place_of
-from lumia.errors import BackendUnavailableError, OperationError, PkgError, PlanError
+from lumia.errors import BackendUnavailableError, OperationError, PkgError, PlanError, RegistryError
 from lumia.pkg import lockfile
 from lumia.pkg.layout import Layout
 from lumia.pkg.lockfile import Lock
@@ -25,9 +26,11 @@ from lumia.pkg.model import Locked
 
 if TYPE_CHECKING:
     from lumia.config import ConfigStore
+    from lumia.pkg.revocation import Revoked
     from lumia.runtime import Runtime
 
 START_SECONDS = 60.0
+_log = logging.getLogger("lumia.pkg")
 LOOK_SECONDS = 0.1
 _TRIES = 3
 
@@ -55,7 +58,7 @@ class Root:
 
     def held(self) -> Wanted:
         """Return what this root holds now."""
-        plugins = {name: asdict(one) for name, one in lockfile.read(self._layout.root).plugins.items()}
+        plugins = {name: one.as_dict() for name, one in lockfile.read(self._layout.root).plugins.items()}
         disabled = tuple(sorted(self._config.core.plugins.disabled))
         return Wanted(plugins if self.managed else None, disabled, origin=self.place)
 
@@ -109,11 +112,23 @@ class Root:
         root = self._layout.root
         recovery.recover(root)
         lock = Lock({name: Locked(**fields) for name, fields in (wanted.plugins or {}).items()})
-        operation.run(history.sync_plan(root, lock), layout=self._layout)
+        operation.run(history.sync_plan(root, lock, revoked=self._revoked), layout=self._layout)
         if wanted.layer:
             from lumia.pkg import layers, python_deps
 
             layers.switch(root, python_deps.ensure(python_deps.of_plugins(root), root=root))
+
+    def _revoked(self) -> Revoked:
+        from lumia.pkg.registry import Registry, configured
+        from lumia.pkg.sources import revoked_now
+
+        registry = None
+        try:
+            if url := configured(self._config):
+                registry = Registry(url, self._layout.data / "registry", warn=_log.warning)
+        except RegistryError as error:
+            _log.warning("what is revoked can't be asked for: %s", error)
+        return revoked_now(self._layout.root, registry, _log.warning)
 
     def _disable(self, wanted: Wanted) -> None:
         if set(self._config.core.plugins.disabled) != set(wanted.disabled):

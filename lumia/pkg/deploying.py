@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -127,7 +127,7 @@ def hand_over(
     """Do what `deploy` does, over a transport. Raises `BackendUnavailableError` while the broker is away."""
     deployments, began = transport.deployments(), time.monotonic()
     disabled = root.held().disabled
-    wanted = Wanted({name: asdict(one) for name, one in lock.items()}, disabled, layer, operation, root.place)
+    wanted = Wanted({name: one.as_dict() for name, one in lock.items()}, disabled, layer, operation, root.place)
     number = _begun(deployments, wanted, wait, say)
     decided = _awaited(deployments, number, wait, say)
     if decided.state == "active":

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import cache
 from pathlib import Path
 
 from packaging.version import InvalidVersion, Version
@@ -19,6 +20,7 @@ from lumia.pkg.layout import LOCK_FILE, Layout
 from lumia.pkg.lockfile import Lock
 from lumia.pkg.model import Action, Kind, Locked, Plan, Staged
 from lumia.pkg.repository import TRAILER, Repository
+from lumia.pkg.revocation import Revoked
 from lumia.pkg.revocation import load as revoked_of
 from lumia.pkg.staging import discard, stage_locked
 from lumia.pkg.text import plain
@@ -27,6 +29,7 @@ from lumia.pkg.world import Present
 __all__ = ["Entry", "Finding", "freeze", "log", "rollback", "sync_plan", "unmanaged", "verify"]
 
 Stage = Callable[[Locked], Staged]
+Ask = Callable[[], Revoked]
 _FORMAT = f"%H%x1f%cI%x1f%s%x1f%(trailers:key={TRAILER},valueonly)%x1f%b"
 
 
@@ -58,13 +61,13 @@ def _entry(record: str) -> Entry:
     return Entry(id, commit, datetime.fromisoformat(time), plain(title), changes)
 
 
-def rollback(root: Path, to: str | None = None) -> Plan:
+def rollback(root: Path, to: str | None = None, *, revoked: Ask | None = None) -> Plan:
     """Return the plan that brings back what was installed before the last operation, or after operation `to`.
 
-    to: an id of `log`, or the beginning of its commit. Versions come from the cache where it has them. Raises
-    `PlanError` when there is no such operation, `SourceError` when a version can't be had any more.
+    to: an id of `log`, or the beginning of its commit. revoked: as in `sync_plan`. Versions come from the cache where
+    it has them. Raises `PlanError` when there is no such operation, `SourceError` when a version can't be had any more.
     """
-    return sync_plan(root, _lock_at(root, to))
+    return sync_plan(root, _lock_at(root, to), revoked=revoked)
 
 
 def _lock_at(root: Path, to: str | None) -> Lock:
@@ -106,14 +109,16 @@ def freeze(root: Path) -> str:
     return lock.text()
 
 
-def sync_plan(root: Path, lock: Lock, *, stage: Stage | None = None) -> Plan:
+def sync_plan(root: Path, lock: Lock, *, stage: Stage | None = None, revoked: Ask | None = None) -> Plan:
     """Return the plan after which exactly `lock` is installed. stage: default is fetching, or the cache.
+
+    revoked: tells what is revoked, asked only when there is something to install; default is the list kept last.
 
     Raises `PkgError`: `PlanError` when it doesn't fit what else the bot has, `SourceError` for what can't be had.
     """
     ground = Ground.read(root)
     staged: dict[str, Staged] = {}
-    get = stage or _stager(root)
+    get = stage or _stager(root, revoked or (lambda: revoked_of(root)))
     try:
         for name, wanted in sorted(lock.plugins.items()):
             now = ground.lock.plugins.get(name)
@@ -126,9 +131,9 @@ def sync_plan(root: Path, lock: Lock, *, stage: Stage | None = None) -> Plan:
         raise
 
 
-def _stager(root: Path) -> Stage:
-    git, revoked = Git(Layout(root).cache), revoked_of(root)
-    return lambda locked: stage_locked(locked, root=root, git=git, revoked=revoked)
+def _stager(root: Path, revoked: Ask) -> Stage:
+    git, told = Git(Layout(root).cache), cache(revoked)
+    return lambda locked: stage_locked(locked, root=root, git=git, revoked=told())
 
 
 def _plan(ground: Ground, lock: Lock, staged: dict[str, Staged]) -> Plan:
@@ -170,4 +175,4 @@ def _kind(now: Locked | None, wanted: Locked) -> Kind:
 
 
 def _content(entry: Locked) -> tuple[object, ...]:
-    return entry.commit, entry.digest, entry.url, entry.origin, entry.tag
+    return entry.commit, entry.digest, entry.url, entry.origin, entry.tag, entry.key

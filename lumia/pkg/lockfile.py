@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -35,6 +35,7 @@ class _Entry(BaseModel):
     key: _Line | None = None
     requested: bool = True
     enabled: bool = True
+    signature: _Line | None = None
 
 
 class _File(BaseModel):
@@ -60,7 +61,7 @@ class Lock:
         """Return the JSON of the file: sorted by name, one field a line."""
         plugins = {}
         for name in sorted(self.plugins):
-            plugins[name] = {key: value for key, value in asdict(self.plugins[name]).items() if key != "name"}
+            plugins[name] = {key: value for key, value in self.plugins[name].as_dict().items() if key != "name"}
         return json.dumps({"version": VERSION, "plugins": plugins}, indent=2, ensure_ascii=False) + "\n"
 
 

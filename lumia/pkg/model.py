@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from lumia.manifest import Manifest
 
@@ -35,7 +35,7 @@ class Locked:
     version: of the tag, or `0.0.0+<sha>`. tag: None for an untagged commit. commit: 40 hex digits. digest: `sha256:`
     and 64 hex digits over the tree (`lumia.pkg.tree.digest`). key: fingerprint of the key that signed it, None when
     unsigned. requested: somebody asked for it; else it came as a dependency. enabled: False keeps it installed and not
-    loaded.
+    loaded. signature: that key's, in full, so that others can check it; None in locks from before it was kept.
     """
 
     name: str
@@ -48,6 +48,11 @@ class Locked:
     key: str | None = None
     requested: bool = True
     enabled: bool = True
+    signature: str | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the fields as JSON has them; one that is not signed, or from an older lock, has no `signature`."""
+        return {key: value for key, value in asdict(self).items() if key != "signature" or value is not None}
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping
+from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
@@ -54,10 +55,30 @@ def checked_url(url: str) -> str:
     return url.rstrip("/")
 
 
+def is_open(url: str) -> bool:
+    """Tell whether others on the way to `url` read and change what is said: http to another machine."""
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    try:
+        loopback = ip_address(host).is_loopback
+    except ValueError:
+        loopback = host == "localhost" or host.endswith(".localhost")
+    return parts.scheme == "http" and not loopback
+
+
+def refuse_open(url: str) -> None:
+    """Raise `RegistryError` for a registry to which a token would travel open."""
+    if is_open(url):
+        raise RegistryError(
+            f"{url} is not encrypted, so the token would be open to whoever is on the way; nothing was sent. Put the "
+            f"registry's https address into {VARIABLE} or [pkg] registry"
+        )
+
+
 class Registry:
     """A registry. cache: folder for its answers, which are asked for again only when they changed (ETag).
 
-    warn: told once in a sentence for each answer that had to come from the cache.
+    warn: told once in a sentence for each answer that had to come from the cache, and of a connection others can read.
     """
 
     def __init__(self, url: str, cache: Path, *, warn: Callable[[str], None] = lambda text: None) -> None:
@@ -65,6 +86,7 @@ class Registry:
         self._wire = Wire(self.url)
         self._cache = Cache(cache)
         self._warn = warn
+        self._told_open = not is_open(self.url)
 
     def search(self, query: str, page: int = 1) -> tuple[list[Hit], int]:
         """Return one page of hits, best first, and the number of all."""
@@ -93,8 +115,9 @@ class Registry:
     def submit(self, package: Mapping[str, Any], token: str) -> Submitted:
         """Hand in a version (`submission.json`); the answer's checks say what is wrong when there is no pull request.
 
-        Raises `RegistryError` when the token is refused, or the registry can't be reached.
+        Raises `RegistryError` when the token is refused or would travel open, or the registry can't be reached.
         """
+        refuse_open(self.url)
         reply = self._wire.post("/pkg", json.dumps(package).encode(), token)
         if reply.status in (202, 422):
             return self._read(TypeAdapter(Submitted), reply.body, "POST /pkg")
@@ -108,6 +131,11 @@ class Registry:
     # --- asking
 
     def _get(self, path: str, name: str | None = None) -> Reply:
+        if not self._told_open:
+            self._told_open = True
+            self._warn(
+                f"{self.url} is not encrypted: whoever is on the way can change what it says; use its https address"
+            )
         kept = self._cache.get(self.url + path)
         try:
             reply = self._wire.get(path, kept.etag if kept else "")

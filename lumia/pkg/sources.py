@@ -94,17 +94,8 @@ class Sources:
     def revoked(self) -> Revoked:
         """Return what is revoked: as the registry says now, or said when it was last reached."""
         if self._revoked is None:
-            self._revoked = self._ask_revoked()
+            self._revoked = revoked_now(self.root, self.registry, self.warn)
         return self._revoked
-
-    def _ask_revoked(self) -> Revoked:
-        if self.registry is None:
-            return revocation.load(self.root)
-        try:
-            return revocation.save(self.root, self.registry.revoked().model_dump(mode="json"))
-        except RegistryError as error:
-            self.warn(f"{error}; what was revoked since then isn't known")
-            return revocation.load(self.root)
 
     def discard(self, keep: frozenset[Path] = frozenset()) -> None:
         """Throw away what was staged, except the folders in `keep`."""
@@ -112,6 +103,20 @@ class Sources:
             if one.folder not in keep:
                 staging.discard(one)
         self.staged = [one for one in self.staged if one.folder in keep]
+
+
+def revoked_now(root: Path, registry: Registry | None, warn: Callable[[str], None]) -> Revoked:
+    """Return what is revoked, as the registry says now; what it said last when it can't be asked, which is warned of.
+
+    Raises `RegistryError` when what it said last can't be read.
+    """
+    if registry is None:
+        return revocation.load(root)
+    try:
+        return revocation.save(root, registry.revoked().model_dump(mode="json"))
+    except RegistryError as error:
+        warn(f"{error}; what was revoked since then isn't known")
+        return revocation.load(root)
 
 
 def same_place(one: str, other: str) -> bool:

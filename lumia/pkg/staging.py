@@ -61,8 +61,7 @@ def stage(
         manifest = _manifest(fetched, request.name)
         digest = _digest(fetched, expected_digest)
         locked = _locked(manifest.name, fetched, digest)
-        key, said = judging.judge(locked, signatures, folder, root, revoked or Revoked())
-        locked = Locked(**{**vars(locked), "key": key})
+        locked, said = judging.judge(locked, signatures, folder, root, revoked or Revoked())
         return Staged(locked, folder, manifest, (*fetched.warnings, *said))
     except BaseException:
         _remove(folder, root)
@@ -79,9 +78,9 @@ def stage_locked(
 ) -> Staged:
     """Stage exactly what a lock records (rollback, sync, other machines): commit and digest must be the lock's.
 
-    Needs no network when the commit is in the cache. Keys aren't judged anew, since the lock says they were, except
-    that a revoked key or version and another than the pinned key are refused, and a signature in the tag that is said
-    to be this key's must be. Raises what `stage` raises.
+    Needs no network when the commit is in the cache. A lock vouches for nothing: the key it names must have signed the
+    files, by the tag or by the signature in the lock, and must be a trusted one where the plugin has such. Only what
+    this bot root had before needs no signature again (`lumia.pkg.judging`). Raises what `stage` raises.
     """
     judging.check_lock(locked, root, revoked or Revoked())
     folder = into or _new_folder(root, locked.name)
@@ -93,7 +92,7 @@ def stage_locked(
             fetched = _Fetched(folder, locked.url, locked.origin, got.commit, got.tag)
         manifest = _manifest(fetched, locked.name)
         _digest(fetched, locked.digest)
-        judging.check_signature(locked, folder)
+        judging.check_signature(locked, folder, root, revoked or Revoked())
         return Staged(locked, folder, manifest, fetched.warnings)
     except BaseException:
         _remove(folder, root)

@@ -69,10 +69,11 @@ def publish(
     from lumia.pkg.dev.publish import TOKEN, Wish, checked
     from lumia.pkg.dev.publish import publish as hand_in
     from lumia.pkg.dev.release import next_tag
-    from lumia.pkg.registry import checked_url
+    from lumia.pkg.registry import checked_url, refuse_open
 
     project = find_project(folder)
     url = checked_url(registry or _configured())
+    refuse_open(url)  # before anything is tagged or pushed
     token = os.environ.get(TOKEN, "").strip()
     if not token:
         raise PkgError(f"set {TOKEN} to an author's token of {url}, or to a GitHub token; it is shown nowhere")

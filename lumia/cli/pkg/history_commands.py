@@ -60,7 +60,8 @@ def rollback(
     """
     from lumia.pkg import history
 
-    change(lambda sources: history.rollback(sources.root, to), How(dry_run, yes, as_json, no_wait, force))
+    how = How(dry_run, yes, as_json, no_wait, force)
+    change(lambda sources: history.rollback(sources.root, to, revoked=sources.revoked), how)
 
 
 def freeze() -> None:
@@ -97,7 +98,8 @@ def sync(
     except (OSError, UnicodeDecodeError) as error:
         raise PkgError(f"{file} can't be read: {error}") from error
     lock = lockfile.parse(text, "standard input" if file == "-" else file)
-    change(lambda sources: history.sync_plan(sources.root, lock), How(dry_run, yes, as_json, no_wait, force))
+    how = How(dry_run, yes, as_json, no_wait, force)
+    change(lambda sources: history.sync_plan(sources.root, lock, revoked=sources.revoked), how)
 
 
 def verify(

@@ -67,7 +67,7 @@ def _registry() -> tuple[Registry, Mapping[str, Locked]]:
         url = os.environ.get(VARIABLE, "").strip()
         if not url:
             raise
-        return Registry(url, Path(tempfile.gettempdir()) / f"lumia-pkg-{os.getuid()}-none"), {}
+        return Registry(url, Path(tempfile.gettempdir()) / f"lumia-pkg-{os.getuid()}-none", warn=output.warn), {}
     registry = bot.registry()
     if registry is None:
         raise RegistryError(NO_REGISTRY)

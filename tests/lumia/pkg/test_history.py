@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from lumia.errors import PkgError, PlanError
+from lumia.errors import PkgError, PlanError, SignatureError
 from lumia.pkg import history, lockfile, operation, revocation, trust
 from lumia.pkg.history import Finding
 from lumia.pkg.lockfile import Lock
@@ -94,6 +94,30 @@ def test_rollback_to_before_the_first_operation_removes_everything(bot: Bot) -> 
     bot.install("dice", "1.0.0")
     carry_out(bot, history.rollback(bot.layout.root))
     assert bot.lock == Lock()
+
+
+def test_rollback_needs_no_signature_for_what_was_installed_here_before(bot: Bot, tmp_path: Path, shop: Shop) -> None:
+    bot.install("dice", "1.0.0")
+    unsigned = bot.lock
+    bot.install("dice", "1.1.0")
+    trust.TrustStore(bot.layout.root).trust("dice", "ab" * 32)
+    renamed = replace(unsigned.plugins["dice"], tag=None)
+    for stranger in (renamed, replace(renamed, key="ab" * 32)):
+        with pytest.raises(SignatureError, match="dice"):
+            history.sync_plan(bot.layout.root, Lock({"dice": stranger}))
+    carry_out(bot, history.rollback(bot.layout.root))
+    assert bot.lock == unsigned
+    other = Bot(tmp_path / "other", shop)
+    trust.TrustStore(other.layout.root).trust("dice", "ab" * 32)
+    with pytest.raises(SignatureError, match="of the lock is not signed, and dice was signed before"):
+        history.sync_plan(other.layout.root, unsigned)
+
+
+def test_a_lock_does_not_ascribe_what_is_installed_to_a_key(bot: Bot) -> None:
+    locked = bot.install("dice", "1.0.0").lock.plugins["dice"]
+    with pytest.raises(SignatureError, match="neither its tag nor the lock"):
+        history.sync_plan(bot.layout.root, Lock({"dice": replace(locked, key="ab" * 32)}))
+    assert trust.TrustStore(bot.layout.root).plugins() == {}
 
 
 def test_rollback_brings_back_who_was_enabled(bot: Bot) -> None:

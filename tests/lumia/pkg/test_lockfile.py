@@ -25,6 +25,7 @@ hexes = st.integers(0, 16**40 - 1).map("{:040x}".format)
 entries = st.builds(
     Locked, names, lines, st.none() | lines, hexes, lines, st.sampled_from(["registry", "git", "folder"]),
     hexes.map(lambda text: f"sha256:{text}{'0' * 24}"), st.none() | lines, st.booleans(), st.booleans(),
+    st.none() | lines,
 )  # fmt: skip
 
 
@@ -42,6 +43,7 @@ def test_the_file_is_sorted_and_says_nothing_twice(tmp_path: Path) -> None:
     assert data["version"] == 1
     assert list(data["plugins"]) == ["cards", "dice"]
     assert "name" not in data["plugins"]["dice"]
+    assert "signature" not in data["plugins"]["dice"]  # as in locks from before it was kept
     assert lockfile.read(tmp_path).plugins["dice"] == DICE
 
 

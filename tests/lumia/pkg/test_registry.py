@@ -12,8 +12,8 @@ import pytest
 
 from lumia.config import ConfigStore
 from lumia.errors import RegistryError
-from lumia.pkg.registry import Registry, checked_url, configured
-from lumia.pkg.registry_wire import Wire
+from lumia.pkg.registry import Registry, checked_url, configured, is_open
+from lumia.pkg.registry_wire import Reply, Wire
 from tests.support.registry import DATE, Answer, FakeRegistry, fake_registry
 
 VERSION = {
@@ -212,6 +212,33 @@ def test_a_refused_token_is_told_without_it(registry: Registry, server: FakeRegi
 
 
 # --- where it is
+
+
+@pytest.mark.parametrize("url", ["http://registry.example.org", "HTTP://10.0.0.1:8787", "http://localhost.example.org"])
+def test_no_token_is_sent_over_an_open_connection_and_reading_over_one_is_warned_of(
+    url: str, tmp_path: Path, warnings: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[str] = []
+
+    def ask(wire: Wire, method: str, path: str, headers: object, body: bytes | None = None) -> Reply:
+        sent.append(method)
+        return Reply(200, {}, b'{"keys": [], "versions": []}')
+
+    monkeypatch.setattr(Wire, "_ask", ask)
+    registry = Registry(url, tmp_path / "cache", warn=warnings.append)
+    with pytest.raises(RegistryError, match="is not encrypted") as refused:
+        registry.submit({"tag": "v1.0.0"}, "s3cret")
+    assert (sent, warnings, "s3cret" in str(refused.value)) == ([], [], False)
+    registry.revoked()
+    registry.revoked()
+    assert sent == ["GET", "GET"]
+    [told] = warnings
+    assert "is not encrypted" in told
+
+
+@pytest.mark.parametrize("url", ["https://x", "http://localhost:1", "http://127.0.0.1:8787", "http://[::1]:8787"])
+def test_an_encrypted_connection_and_one_within_this_machine_are_not_open(url: str) -> None:
+    assert not is_open(url)
 
 
 @pytest.mark.parametrize("url", ["ftp://x", "http://", "https://x/?q", "x", "https://a b", "http://[", "https://x/#a"])

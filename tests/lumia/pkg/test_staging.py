@@ -305,6 +305,46 @@ def test_a_lock_does_not_get_around_a_pin(bot: Bot, repo: Repository) -> None:
             stage_locked(lock, root=bot.root, git=bot.git)
 
 
+@pytest.mark.parametrize("pinned", [True, False])
+def test_a_lock_does_not_vouch_for_a_signature_that_is_not_there(bot: Bot, repo: Repository, pinned: bool) -> None:
+    sign_tag(repo.folder, "v0.2.0", ANN, "dice")
+    signed, unsigned = bot.stage(repo.url).locked, bot.stage(repo.url + "@v0.1.0").locked
+    store = trust.TrustStore(bot.root)
+    (store.pin if pinned else store.trust)("dice", SIGNER)
+    assert stage_locked(signed, root=bot.root, git=bot.git).locked == signed
+    before = bot.staged()
+    untagged = replace(unsigned, tag=None, version=f"0.0.0+{unsigned.commit[:12]}", key=SIGNER)
+    taken_along = replace(unsigned, key=SIGNER, signature=signed.signature)
+    for lock in (unsigned, replace(unsigned, key=SIGNER), untagged, taken_along, replace(signed, key=None)):
+        with pytest.raises(SignatureError):
+            stage_locked(lock, root=bot.root, git=bot.git)
+    assert bot.staged() == before
+
+
+def test_a_lock_does_not_bring_in_another_key_than_the_trusted_one(bot: Bot, repo: Repository) -> None:
+    sign_tag(repo.folder, "v0.2.0", EVE, "dice")
+    lock = bot.stage(repo.url).locked
+    trust.TrustStore(bot.root).trust("dice", SIGNER)
+    with pytest.raises(SignatureError, match="confirms the new key"):
+        stage_locked(lock, root=bot.root, git=bot.git)
+
+
+def test_a_key_that_a_lock_only_names_is_not_trusted_on_first_use(bot: Bot, repo: Repository) -> None:
+    lock = replace(bot.stage(repo.url).locked, key=SIGNER)
+    with pytest.raises(SignatureError, match="neither its tag nor the lock holds that signature"):
+        stage_locked(lock, root=bot.root, git=bot.git)
+
+
+def test_a_signature_that_only_the_registry_gave_travels_in_the_lock(bot: Bot, repo: Repository) -> None:
+    signature = str(sign(ANN, "dice", "v0.2.0", digest_commit(repo.folder, "v0.2.0")))
+    lock = bot.stage(repo.url, tag="v0.2.0", signatures=[signature]).locked
+    assert lock.signature == signature
+    trust.TrustStore(bot.root).pin("dice", SIGNER)
+    assert stage_locked(lock, root=bot.root, git=bot.git).locked == lock
+    with pytest.raises(SignatureError, match="neither its tag nor the lock"):
+        stage_locked(replace(lock, signature=None), root=bot.root, git=bot.git)
+
+
 def test_a_lock_that_claims_a_signature_for_other_files_is_refused(bot: Bot, repo: Repository) -> None:
     sign_tag(repo.folder, "v0.2.0", ANN, "dice")
     message = git(repo.folder, "tag", "-l", "--format=%(contents)", "v0.2.0")

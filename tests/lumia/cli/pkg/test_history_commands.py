@@ -9,6 +9,7 @@ from pathlib import Path
 from lumia.cli.init import create
 from tests.lumia.cli.pkg.conftest import Pkg
 from tests.support.plugin_repos import Repository
+from tests.support.registry import DATE, Answer, FakeRegistry
 
 
 def versions(pkg: Pkg) -> dict[str, str]:
@@ -37,6 +38,22 @@ def test_a_lock_gives_another_bot_the_same(pkg: Pkg, geo: Repository, tmp_path: 
     empty = json.dumps({"version": 1, "plugins": {}})
     assert other("sync", "-", "-y", stdin=empty).lines == ["removed geo 0.3.0"]
     assert (other("sync", "missing.lock", "-y").code, other("sync", "-", stdin="{").code) == (1, 1)
+
+
+def test_ways_back_ask_first_what_was_revoked(pkg: Pkg, geo: Repository, registry: FakeRegistry) -> None:
+    pkg("-S", f"{geo.url}@v0.3.0", "-y")
+    lock = pkg("freeze").out
+    pkg("-U", "-y")
+    registry.answers["/revoked"].status = 503
+    down = pkg("rollback", "--dry-run")
+    assert (down.code, "status 503" in down.err) == (0, True)
+    (pkg.root / "data" / "pkg" / "revoked.json").unlink()
+    revoked = {"keys": [], "versions": [{"name": "geo", "tag": "v0.3.0", "reason": "it leaks", "date": DATE}]}
+    registry.answers["/revoked"] = Answer(revoked)
+    for command in (("rollback", "-y"), ("sync", "-", "-y")):
+        refused = pkg(*command, stdin=lock)
+        assert (refused.code, "revoked (it leaks)" in refused.err) == (1, True)
+    assert versions(pkg)["geo"] == "0.4.0"
 
 
 def test_an_edited_file_is_found_and_kept_from_an_upgrade(pkg: Pkg, geo: Repository) -> None:
