@@ -89,10 +89,10 @@ class Process:
         """Return the next thing it tells; None when it tells nothing within `seconds`, or is gone."""
         until = time.monotonic() + seconds
         while b"\n" not in self._left:
-            ready, _, _ = select.select([self._socket], [], [], max(0.0, until - time.monotonic()))
             try:
+                ready, _, _ = select.select([self._socket], [], [], max(0.0, until - time.monotonic()))
                 got = self._socket.recv(65536) if ready else b""
-            except OSError:
+            except (OSError, ValueError):  # the second: it was ended meanwhile
                 got = b""
             if not got:
                 return None
