@@ -170,6 +170,7 @@ class Pool:
         code = self.drop(process)
         if process.ended_for == WORKER_ENDS:
             return
+        why = why or process.ended_for
         if told is not None and "failed" in told:
             why = str(told["failed"])
         elif late:

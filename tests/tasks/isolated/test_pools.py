@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import pytest
 
+from lumia.errors import PluginLoadError
 from lumia.isolation_env import Environment
 from lumia.manifest import ProcessLimits
 from lumia.plugin import Plugin
@@ -34,6 +35,17 @@ while not pathlib.Path("go on").exists() and time.monotonic() < until:
 pathlib.Path("unloaded").touch()
 """
 """Says that it is ready, and when it is to end, unloads until it is let."""
+
+
+FLOODS = """
+import os, socket
+own = socket.socket(fileno=int(os.environ["LUMIA_ISOLATED_SOCKET"]))
+own.sendall(b'{"ready": 1}\\n')
+own.recv(4096)
+while True:
+    own.sendall(%s)
+"""
+"""Writes something to the socket without end, once it is given a step."""
 
 
 class Named:
@@ -108,3 +120,27 @@ def test_a_process_that_unloads_its_plugin_is_no_stray(
     assert started.there("unloaded")
     assert "left behind" not in caplog.text
     assert started.pools.of("one") is None
+
+
+@pytest.mark.parametrize(
+    "what, said", [("b'x' * 65536", "a line of more than 64 KiB"), ("b'[]\\n'", "a line that can't be read"),
+                       ("b'x\\n'", "a line that can't be read")]
+)  # fmt: skip
+def test_a_process_that_writes_what_it_likes_to_its_socket_is_ended_and_named(
+    started: Started, what: str, said: str
+) -> None:
+    started.code = FLOODS % what
+    started.pools.start(started.plugin())
+    pool = started.pools.of("one")
+    assert pool is not None
+    process = pool.take(5.0)
+    assert process is not None and process.send("step")
+    assert process.told(30.0) is None
+    assert said in process.ended_for
+    assert pool.drop(process) == -9
+
+
+def test_a_process_that_writes_nonsense_before_it_is_ready_is_named(started: Started) -> None:
+    started.code = FLOODS.replace('{"ready": 1}', "what?") % "b''"
+    with pytest.raises(PluginLoadError, match="a line that can't be read was written to the socket"):
+        started.pools.start(started.plugin())
