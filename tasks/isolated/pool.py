@@ -195,10 +195,14 @@ class Pool:
             self._free.remove(process)
             self._leaving.append(process)
         if process.alive:
-            process.close()
-            self.drop(process)
+            # It may take seconds, in which others could exceed their memory.
+            threading.Thread(target=self._unload, args=(process,), name="lumia-unloading", daemon=True).start()
         else:
             log.warning("%s: an idle process of it %s", self.plugin.name, ending(self.drop(process)))
+
+    def _unload(self, process: Process) -> None:
+        process.close()
+        self.drop(process)
 
     def _excess(self, process: Process, share: float, *, thorough: bool) -> str:
         """Say what a process uses more of than it may, "" when it doesn't."""

@@ -18,6 +18,7 @@ from lumia.plugin import Plugin
 from tasks.isolated import pool as pool_module
 from tasks.isolated import pools as pools_module
 from tasks.isolated import process as process_module
+from tasks.isolated.pool import Pool
 from tasks.isolated.pools import Pools
 from tasks.supervise.account import shimmed
 from tests.support.wait import until
@@ -144,3 +145,26 @@ def test_a_process_that_writes_nonsense_before_it_is_ready_is_named(started: Sta
     started.code = FLOODS.replace('{"ready": 1}', "what?") % "b''"
     with pytest.raises(PluginLoadError, match="a line that can't be read was written to the socket"):
         started.pools.start(started.plugin())
+
+
+def test_the_limits_of_others_hold_while_a_worn_process_unloads(
+    started: Started, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process_module, "CLOSE_SECONDS", 30.0)
+    started.pools.start(started.plugin())
+    pool = started.pools.of("one")
+    assert pool is not None
+    worn = pool.take(5.0)
+    assert worn is not None and worn.send("step")
+    monkeypatch.setattr(Pool, "_excess", lambda self, process, share, *, thorough: "worn" if share < 1 else "")
+    pool.give(worn)
+    until(lambda: started.there("unloading"), what="the worn process unloads")
+    after = pool.take(5.0)
+    assert after is not None and after is not worn
+    monkeypatch.setattr(Pool, "_excess", lambda self, process, share, *, thorough: "much" * (process is after))
+    until(lambda: after.ended_for == "much", what="another that takes too much is ended meanwhile")
+    assert worn.pid in pool.pids
+    pool.drop(after)
+    (started.root / "go on").touch()
+    until(lambda: worn.pid not in pool.pids, what="the worn process is gone")
+    assert started.there("unloaded")
