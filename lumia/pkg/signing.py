@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from lumia.errors import SignatureError, SourceError
 from lumia.pkg.git_process import GitFailed, run
+from lumia.pkg.repository import stand_in
 from lumia.pkg.requests import is_tag
 from lumia.pkg.text import plain
 from lumia.pkg.tree import digest_commit
@@ -138,10 +139,20 @@ def sign_tag(folder: Path, tag: str, key: Ed25519PrivateKey, name: str) -> Signa
         others = [one for one in tag_signatures(folder, tag) if one.split(":")[1:2] != [signature.fingerprint]]
         text = _tag_text(folder, tag, exists) or f"{name} {tag}"
         message = "\n".join([text, "", *(f"{TRAILER}: {one}" for one in (*others, str(signature))), ""])
-        _git(folder, "tag", "-a", "-f", "--no-sign", "-F", "-", "--cleanup=verbatim", tag, commit, stdin=message)
+        words = ("tag", "-a", "-f", "--no-sign", "-F", "-", "--cleanup=verbatim", tag, commit)
+        _git(folder, *_who(folder), *words, stdin=message)
     except GitFailed as error:
         raise SourceError(f"{folder}: the tag {tag} can't be signed: {error.text}") from None
     return signature
+
+
+def _who(folder: Path) -> tuple[str, ...]:
+    """Return what git must be told of who signs: nothing where it knows."""
+    try:
+        _git(folder, "var", "GIT_COMMITTER_IDENT")
+    except GitFailed:
+        return stand_in()
+    return ()
 
 
 def _tag_text(folder: Path, tag: str, exists: bool) -> str:

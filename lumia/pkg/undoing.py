@@ -89,11 +89,19 @@ def _settings(work: Transaction, entry: Rewritten) -> None:
     path = Path(entry.path)
     before = _bytes(work.kept / f"settings-{entry.number}.before") if entry.existed else None
     after = _bytes(work.kept / f"settings-{entry.number}.after") if entry.made else None
+    lost = [
+        f"settings-{entry.number}.{image}"
+        for image, was, found in (("before", entry.existed, before), ("after", entry.made, after))
+        if was and found is None
+    ]
     with atomic.locked(path.parent):
         now = _bytes(path)
-        if now == before:
+        if now == before and not lost:
             return
-        if now == after or not entry.names:
+        if lost and not entry.names:
+            work.warn(f"{' and '.join(lost)} in {work.kept} is gone, and not for us; {path} is left as it is")
+            return
+        if not lost and (now == after or not entry.names):
             if now not in (after, None):
                 _keep(work, path, now)
             _restore(path, before, entry.mode)

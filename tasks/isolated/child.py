@@ -31,6 +31,9 @@ SOCKET = "LUMIA_ISOLATED_SOCKET"
 ROUTES_SECONDS = 1.0
 """How often a process that is given steps looks whether the routes it starts runs with are still those published."""
 
+_MOST = 5000
+"""Characters of what is told, which fit into the line that the parent reads however they are written."""
+
 
 class _Heard(StepListener):
     told: dict[str, str] | None = None
@@ -52,7 +55,8 @@ class _Parent:
 
     def tell(self, **what: Any) -> None:
         self._busy = False
-        self._own.sendall(json.dumps(what).encode() + b"\n")
+        cut = {key: value[:_MOST] if isinstance(value, str) else value for key, value in what.items()}
+        self._own.sendall(json.dumps(cut).encode() + b"\n")
 
     def next(self) -> bytes:
         """Return the next claim, b"" when there will be none."""

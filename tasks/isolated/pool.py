@@ -44,6 +44,7 @@ class Pool:
         self._starting: list[Process] = []
         self._free: list[Process] = []
         self._busy: list[Process] = []
+        self._leaving: list[Process] = []
         self._waiting = 0
         self._failures = 0
         self._next_start = 0.0
@@ -69,15 +70,18 @@ class Pool:
     def give(self, process: Process) -> None:
         """Take back a process that is ready for another step."""
         with self._changed:
-            self._busy.remove(process)
-            self._free.append(process)
-            self._changed.notify()
+            if not self._closed:
+                self._busy.remove(process)
+                self._free.append(process)
+                self._changed.notify()
+                return
+        self.drop(process)
 
     def drop(self, process: Process) -> int:
         """End a process that is not to be used again; return its exit code."""
         code = process.bury()
         with self._changed:
-            for kept in (self._starting, self._free, self._busy):
+            for kept in (self._starting, self._free, self._busy, self._leaving):
                 if process in kept:
                     kept.remove(process)
         return code
@@ -94,38 +98,51 @@ class Pool:
 
     @property
     def pids(self) -> set[int]:
-        """Return the ids of its processes."""
+        """Return the ids of its processes, of those that unload the plugin too."""
         with self._changed:
-            return {one.pid for one in (*self._starting, *self._free, *self._busy)}
+            return {one.pid for one in (*self._starting, *self._free, *self._busy, *self._leaving)}
 
     @property
     def usable(self) -> bool:
         """Tell whether it has processes, or may come to have some."""
         with self._changed:
-            return not self.broken or bool(self._free or self._busy)
+            return not self._closed and (not self.broken or bool(self._free or self._busy))
+
+    @property
+    def closed(self) -> bool:
+        """Tell whether it is given no more steps."""
+        return self._closed
 
     def close(self) -> None:
         """End all processes: the idle ones unload their plugin, the others have had their time."""
         with self._changed:
             self._closed = True
-            idle, others = list(self._free), [*self._starting, *self._busy]
+            starting, busy = list(self._starting), list(self._busy)
+            self._leaving += self._free
+            self._free.clear()
+            leaving = list(self._leaving)
             self._changed.notify_all()
-        for process in others:
+        for process in (*starting, *busy):
             process.kill(WORKER_ENDS)
-        for process in idle:
+        for process in starting:
+            self.drop(process)
+        for process in leaving:
             process.close()
             self.drop(process)
 
     # --- for the one thread that looks after them
 
     def turn(self) -> None:
-        """Start what is wanted, hear from what starts, measure, and replace what is gone or worn."""
+        """Start what is wanted, hear from what starts, measure, and replace what is gone or worn.
+
+        While it is closed from another thread, it only sees to the limits of the processes that still unload.
+        """
         now = time.monotonic()
         thorough = now >= self._next_look
         if thorough:
             self._next_look = now + LOOK_SECONDS
         with self._changed:
-            starting, free, busy = list(self._starting), list(self._free), list(self._busy)
+            starting, free, busy = list(self._starting), list(self._free), [*self._busy, *self._leaving]
         for process in starting:
             self._hear(process)
         for process in busy:
@@ -140,7 +157,7 @@ class Pool:
         told = process.told(0.0)
         if told is not None and "ready" in told:
             with self._changed:
-                if process in self._starting:
+                if process in self._starting and not self._closed:
                     self._starting.remove(process)
                     self._free.append(process)
                 self.broken, self._failures = "", 0
@@ -151,6 +168,9 @@ class Pool:
         if told is None and process.alive and not late and not why:
             return
         code = self.drop(process)
+        if process.ended_for == WORKER_ENDS:
+            return
+        why = why or process.ended_for
         if told is not None and "failed" in told:
             why = str(told["failed"])
         elif late:
@@ -173,10 +193,16 @@ class Pool:
             if process not in self._free:
                 return
             self._free.remove(process)
+            self._leaving.append(process)
         if process.alive:
-            process.close()
+            # It may take seconds, in which others could exceed their memory.
+            threading.Thread(target=self._unload, args=(process,), name="lumia-unloading", daemon=True).start()
         else:
-            log.warning("%s: an idle process of it %s", self.plugin.name, ending(process.bury()))
+            log.warning("%s: an idle process of it %s", self.plugin.name, ending(self.drop(process)))
+
+    def _unload(self, process: Process) -> None:
+        process.close()
+        self.drop(process)
 
     def _excess(self, process: Process, share: float, *, thorough: bool) -> str:
         """Say what a process uses more of than it may, "" when it doesn't."""

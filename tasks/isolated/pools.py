@@ -51,18 +51,25 @@ class Pools:
 
     def stop(self, plugin: Plugin) -> None:
         """End a generation and its processes."""
-        pool = self._pools.pop(plugin.generation, None)
+        pool = self._pools.get(plugin.generation)
         if pool is not None:
-            pool.close()
+            self._end(plugin.generation, pool)
 
     def close(self) -> None:
-        """End everything."""
-        for generation in list(self._pools):
-            self._pools.pop(generation).close()
+        """End everything. The thread goes last: the system ends the processes that it has started with it."""
+        for generation, pool in list(self._pools.items()):
+            self._end(generation, pool)
         self._over.set()
         if self._thread is not None:
             self._thread.join(timeout=5)
         self._end_strays()
+
+    def _end(self, generation: str, pool: Pool) -> None:
+        """End a pool. It stays known meanwhile: its processes unload the plugin, and must not be taken for strays."""
+        try:
+            pool.close()
+        finally:
+            self._pools.pop(generation, None)
 
     def of(self, generation: str = "") -> Pool | None:
         """Return the pool for a step planned with `generation`: that one's, else the newest."""
@@ -70,7 +77,7 @@ class Pools:
         exact = pools.get(generation)
         if exact is not None and exact.usable:
             return exact
-        return next(reversed(list(pools.values())), None)
+        return next((pool for pool in reversed(list(pools.values())) if not pool.closed), None)
 
     def _look_after(self) -> None:
         while not self._over.wait(TURN_SECONDS):

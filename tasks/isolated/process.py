@@ -27,6 +27,8 @@ from tasks.supervise.account import shimmed
 MIB = 1024 * 1024
 CLOSE_SECONDS = 3.0
 """How long a process may take to unload its plugin."""
+LINE_BYTES = 64 * 1024
+"""How long what a process tells may be: one line about one step."""
 _OF = "LUMIA_ISOLATED_OF"
 """Names, in the environment of all that a plugin's processes start, the worker they belong to."""
 _PR_SET_CHILD_SUBREAPER = 36
@@ -86,22 +88,34 @@ class Process:
         return True
 
     def told(self, seconds: float) -> dict[str, Any] | None:
-        """Return the next thing it tells; None when it tells nothing within `seconds`, or is gone."""
+        """Return the next thing it tells; None when it tells nothing within `seconds`, or is gone.
+
+        A process that tells what can't be read, or without end, is ended: anything in it can write to its socket.
+        """
         until = time.monotonic() + seconds
         while b"\n" not in self._left:
-            ready, _, _ = select.select([self._socket], [], [], max(0.0, until - time.monotonic()))
             try:
+                ready, _, _ = select.select([self._socket], [], [], max(0.0, until - time.monotonic()))
                 got = self._socket.recv(65536) if ready else b""
-            except OSError:
+            except (OSError, ValueError):  # the second: it was ended meanwhile
                 got = b""
             if not got:
                 return None
             self._left += got
+            if b"\n" not in self._left[:LINE_BYTES] and len(self._left) > LINE_BYTES:
+                self._garbled(f"a line of more than {LINE_BYTES // 1024} KiB")
+                return None
         line, _, self._left = self._left.partition(b"\n")
         with suppress(ValueError):
             told = json.loads(line)
-            return told if isinstance(told, dict) else None
+            if isinstance(told, dict):
+                return told
+        self._garbled("a line that can't be read")
         return None
+
+    def _garbled(self, what: str) -> None:
+        self._left = b""
+        self.kill(f"{what} was written to the socket on which its process tells what became of a step")
 
     def used(self) -> tuple[int, int]:
         """Return the bytes of memory and the number of processes that it and all it started have."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -43,6 +44,8 @@ def find_project(start: Path | None = None) -> Project:
     Raises `PkgError` where no folder holds a manifest.
     """
     here = (start or Path.cwd()).expanduser().absolute()
+    if not here.exists():
+        raise PkgError(f"there is no folder {start}; a version is named with an option, like --tag v1.2.0")
     for folder in (here, *here.parents):
         if (folder / MANIFEST_FILE).is_file():
             return Project(folder, _name_of(folder))
@@ -75,14 +78,17 @@ def _is_there(wanted: Requirement) -> bool:
         return False
 
 
-def git(folder: Path, *args: str, timeout: float = GIT_SECONDS) -> str:
-    """Run git in `folder` and return what it prints; raises `PkgError` with git's own words."""
+def git(folder: Path, *args: str, timeout: float = GIT_SECONDS, options: Sequence[str] = ()) -> str:
+    """Run git in `folder` and return what it prints; raises `PkgError` with git's own words.
+
+    options: those that stand before the command.
+    """
     program = shutil.which("git")
     if program is None:
         raise PkgError("git is not on PATH; install it, a plugin's versions are git tags")
     # A surrounding hook's GIT_DIR is another repository's.
     env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_") or name in _IDENTITY}
-    command = [program, "-C", str(folder), *args]
+    command = [program, "-C", str(folder), *options, *args]
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, errors="replace", env=env, timeout=timeout, check=False

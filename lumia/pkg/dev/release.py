@@ -16,6 +16,7 @@ from lumia.errors import PkgError, UnsafePackageError
 from lumia.manifest import MANIFEST_FILE, Manifest
 from lumia.pkg.dev.project import Project, git, is_repository, tag_at_head, version_of
 from lumia.pkg.git import tag_version
+from lumia.pkg.repository import stand_in
 from lumia.pkg.requests import check_url, is_tag, public_url
 from lumia.pkg.signing import signatures_in
 from lumia.pkg.text import plain
@@ -80,7 +81,12 @@ def make_tag(project: Project, tag: str) -> None:
     if not is_tag(tag) or tag_version(tag) is None:
         raise PkgError(f"{plain(tag, 80)!r} is no version; a tag looks like {FIRST}")
     if tag not in git(folder, "tag", "--list").split():
-        git(folder, "tag", "--annotate", "--message", f"{project.name} {tag}", tag)
+        try:
+            git(folder, "var", "GIT_COMMITTER_IDENT")
+            who: tuple[str, ...] = ()
+        except PkgError:  # nobody has told git who that is
+            who = stand_in()
+        git(folder, "tag", "--annotate", "--message", f"{project.name} {tag}", tag, options=who)
     elif git(folder, "rev-parse", f"{tag}^{{commit}}") != git(folder, "rev-parse", "HEAD"):
         raise PkgError(
             f"the tag {tag} is at another commit; a published version never changes: choose the next one, with --tag"

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import os
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lumia.errors import SignatureError, SourceError
+from lumia.errors import PkgError, SignatureError, SourceError
+from lumia.pkg.dev.project import Project, find_project
+from lumia.pkg.dev.release import make_tag
 from lumia.pkg.signing import (
     Signature,
     checked_fingerprint,
@@ -108,3 +111,22 @@ def test_signing_needs_a_commit_and_a_tags_name(tmp_path: Path) -> None:
         sign_tag(tmp_path, "v1", KEY, "dice")
     with pytest.raises(SourceError, match="can't be a git tag"):
         sign_tag(tmp_path, "--delete", KEY, "dice")
+
+
+def test_signing_needs_no_identity_of_git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    repo = repository(tmp_path / "dice")
+    (tmp_path / ".gitconfig").write_text("[user]\nuseConfigOnly = true\n")
+    for name in [name for name in os.environ if name.startswith(("GIT_", "XDG_", "EMAIL"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    made = sign_tag(repo.folder, "v0.1.0", KEY, "dice")
+    assert tag_signatures(repo.folder, "v0.1.0") == (str(made),)
+    make_tag(Project(repo.folder, "dice"), "v0.2.0")
+    assert git(repo.folder, "cat-file", "-t", "v0.2.0").strip() == "tag"
+
+
+def test_a_tag_in_the_place_of_the_folder_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "manifest.json").write_text("{}")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(PkgError, match=r"no folder v0\.1\.0; .*--tag"):
+        find_project(Path("v0.1.0"))
