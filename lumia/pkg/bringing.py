@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lumia.atomic import locked
 from lumia.atomic import replace as write_file
 from lumia.deployment import Wanted, place_of
 from lumia.errors import BackendUnavailableError, OperationError, PkgError, PlanError
@@ -67,9 +68,10 @@ class Root:
             return None
 
     def note(self, number: int, before: str = "") -> None:
-        """Note that the root is in step with a deployment."""
+        """Note that the root is in step with a deployment. Raises `OSError`."""
         self._layout.data.mkdir(parents=True, exist_ok=True)
-        write_file(self._file, json.dumps(asdict(_Noted(number, content(self.held()), before))).encode())
+        with locked(self._layout.data):
+            write_file(self._file, json.dumps(asdict(_Noted(number, content(self.held()), before))).encode())
 
     @property
     def _file(self) -> Path:
@@ -164,6 +166,11 @@ def arrive(bot: Runtime) -> Arrived:
         return _arrived(bot, root)
     except BackendUnavailableError as error:
         bot.log.warning("the plugins of this folder are loaded as they are: %s", error)
+        return Arrived()
+    except OSError as error:
+        bot.log.error(
+            "%s can't be brought in step with the bot, its plugins are loaded as they are: %s", root.place, error
+        )
         return Arrived()
 
 

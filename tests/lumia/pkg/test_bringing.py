@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -106,3 +107,25 @@ def test_a_process_that_starts_refuses_an_unsigned_record_and_says_so(
     with caplog.at_level(logging.ERROR):
         assert arrive(bot).number == 0
     assert "deployment 1 is refused" in caplog.text and "not signed" in caplog.text
+
+
+def test_processes_of_one_machine_note_at_once(bot: Runtime) -> None:
+    root = root_of(bot)
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(root.note, range(1, 41)))
+    noted = root.noted()
+    assert noted is not None and 1 <= noted.number <= 40
+
+
+def test_a_process_starts_although_its_root_cannot_be_noted(
+    bot: Runtime, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def full(root: Root, number: int, before: str = "") -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Root, "note", full)
+    root = root_of(bot)
+    monkeypatch.setattr(Root, "managed", True)
+    bot.transport.deployments().begin(root.sealed(root.held()), 60)
+    assert arrive(bot).number == 0
+    assert "No space left on device" in caplog.text
