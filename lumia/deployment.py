@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from lumia.errors import DeploymentRecordError
+
 if TYPE_CHECKING:
     from lumia.routes import RouteTable
 
@@ -26,6 +28,7 @@ BREAK_SECONDS = 2.0
 """When nobody was heard of for so long it was the broker that was away, and nobody is taken for gone at once."""
 KEPT = 50
 """Decided deployments that are remembered."""
+_ANEW = "`pkg sync` with a lock you trust writes it anew"
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,7 @@ class Wanted:
 
     plugins: name → fields of `lumia.pkg.model.Locked`; None where nothing was installed by `pkg`. disabled: plugins
     that are not loaded. layer: the Python packages that go with it. operation: of `pkg`. origin: the place it began at.
+    seal: by the bot's secret (`lumia.pkg.sealing`); what bears none is not brought anywhere.
     """
 
     plugins: Mapping[str, Mapping[str, Any]] | None = None
@@ -41,21 +45,32 @@ class Wanted:
     layer: str = ""
     operation: str = ""
     origin: str = ""
+    seal: str = ""
 
     def dump(self) -> str:
         """Return it as JSON."""
         plugins = None if self.plugins is None else {name: dict(fields) for name, fields in self.plugins.items()}
         return json.dumps(
             {"plugins": plugins, "disabled": list(self.disabled), "layer": self.layer, "operation": self.operation,
-             "origin": self.origin},
+             "origin": self.origin, "seal": self.seal},
             sort_keys=True, separators=(",", ":"),
         )  # fmt: skip
 
     @classmethod
     def load(cls, text: str | bytes) -> Wanted:
-        """Return what `dump` wrote."""
-        data = json.loads(text)
-        return cls(**{**data, "disabled": tuple(data["disabled"])})
+        """Return what `dump` wrote. Raises `DeploymentRecordError` for anything else."""
+        try:
+            data = json.loads(text)
+            found = cls(**{**data, "disabled": tuple(data["disabled"])})
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
+            raise DeploymentRecordError(f"the deployment record is damaged: {error}; {_ANEW}") from error
+        texts = (found.layer, found.operation, found.origin, found.seal, *found.disabled)
+        plugins: Any = {} if found.plugins is None else found.plugins
+        if not all(isinstance(one, str) for one in texts) or not isinstance(plugins, dict):
+            raise DeploymentRecordError(f"the deployment record is damaged: a field has the wrong type; {_ANEW}")
+        if not all(isinstance(fields, dict) for fields in plugins.values()):
+            raise DeploymentRecordError(f"the deployment record is damaged: a plugin is no table; {_ANEW}")
+        return found
 
     def same(self, other: Wanted | None) -> bool:
         """Tell whether a process that has the one has the other."""

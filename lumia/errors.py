@@ -36,7 +36,8 @@
     │   ├── PlanError              dependencies, ranges or domains don't fit together
     │   ├── HookError              a plugin's hook failed, or took too long
     │   ├── OperationError         a step of an operation failed; it was undone
-    │   └── BusyDeploymentError    another change of the running bot is under way
+    │   ├── BusyDeploymentError    another change of the running bot is under way
+    │   └── DeploymentRecordError  the record of a change is damaged, or not signed by this bot
     ├── ServiceError               an absent, or doubly provided, service
     ├── TransportError
     │   ├── BackendUnavailableError  the broker or store can't be reached
@@ -240,6 +241,10 @@ class BusyDeploymentError(PkgError):
             f"the bot's processes are taking over deployment {number}, begun at {origin or 'another place'}; "
             "wait until it is decided (`lumia plugins` shows it), and try again"
         )
+
+
+class DeploymentRecordError(PkgError):
+    """The record of a deployment is damaged, or not signed with the bot's secret (DESIGN §9)."""
 
 
 class ServiceError(LumiaError):

@@ -110,6 +110,7 @@ def taking(
     root = Root(bot.root, bot.config)
 
     def loaded(wanted: Wanted, keep: PluginSet) -> PluginSet:
+        root.verified(wanted)
         use_layer(bot.root)
         return load_plugins(bot, load, keep=keep, disabled=wanted.disabled)
 

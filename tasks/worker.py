@@ -6,6 +6,7 @@ import gc
 import json
 import os
 import signal
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
@@ -37,6 +38,9 @@ from tasks.transport import RedisTransport, connect
 from tasks.turns import Share, Turns
 from tasks.watch import Watch, leave_after, leave_to_be_replaced
 
+BEHIND_SECONDS = 10.0
+"""After so long the main process of a prefork pool tries again to load a deployment that it couldn't."""
+
 
 class StepFailed(Exception):
     """The delivered step failed; its retry or dead letter is committed, Celery only has to show it."""
@@ -61,6 +65,7 @@ class LumiaWorker:
         self._served: set[str] = set()
         self._follower: Follower | None = None
         self._deployment = 0
+        self._behind = (0, 0.0)
 
     @property
     def bot(self) -> Runtime:
@@ -270,15 +275,29 @@ class LumiaWorker:
         standing = glance.deployments().look()
         if standing.active in (0, self._deployment):
             return
-        self._deployment = standing.active
+        if self._behind[0] == standing.active and time.monotonic() < self._behind[1]:
+            return
         wanted = glance.deployments().wanted(standing.active)
         if wanted is None:
             return
         takes = taking(self.bot, "all", switched=self._switched)
-        for failure in self.bot.generations.prepare(lambda keep: takes.load(wanted, keep), start=False):
-            self.bot.log.error("children of this process begin with the plugins before: %s", failure)
-        self._switched(self.bot.generations.switch())
+        try:
+            failures = self.bot.generations.prepare(lambda keep: takes.load(wanted, keep), start=False)
+        except LumiaError as error:
+            self._note_behind(standing.active, str(error))
+            return
+        if failures:
+            self._note_behind(standing.active, "; ".join(str(failure) for failure in failures))
+            return
+        changed = self.bot.generations.switch()
+        self._deployment = standing.active
+        self._switched(changed)
         self.bot.generations.retire(())
+
+    def _note_behind(self, number: int, why: str) -> None:
+        """Say that children begin with the plugins before, and have to catch up; it is tried again after a while."""
+        self._behind = number, time.monotonic() + BEHIND_SECONDS
+        self.bot.log.error("children of this process begin with the plugins before deployment %d: %s", number, why)
 
     def _refresh_in_main(self) -> None:
         """Refresh without ever holding up Celery's loop for long."""

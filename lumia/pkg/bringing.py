@@ -16,13 +16,14 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lumia.atomic import locked
 from lumia.atomic import replace as write_file
 from lumia.deployment import Wanted, place_of
 from lumia.errors import BackendUnavailableError, OperationError, PkgError, PlanError, RegistryError
-from lumia.pkg import lockfile
+from lumia.pkg import lockfile, sealing
 from lumia.pkg.layout import Layout
-from lumia.pkg.lockfile import Lock
 from lumia.pkg.model import Locked
+from lumia.secrets import load_secret
 
 if TYPE_CHECKING:
     from lumia.config import ConfigStore
@@ -70,9 +71,10 @@ class Root:
             return None
 
     def note(self, number: int, before: str = "") -> None:
-        """Note that the root is in step with a deployment."""
+        """Note that the root is in step with a deployment. Raises `OSError`."""
         self._layout.data.mkdir(parents=True, exist_ok=True)
-        write_file(self._file, json.dumps(asdict(_Noted(number, content(self.held()), before))).encode())
+        with locked(self._layout.data):
+            write_file(self._file, json.dumps(asdict(_Noted(number, content(self.held()), before))).encode())
 
     @property
     def _file(self) -> Path:
@@ -82,6 +84,17 @@ class Root:
 
     def bring(self, wanted: Wanted, number: int = 0) -> None:
         """Make this root hold what is wanted, as `pkg` would; one process of the machine does it. Raises `PkgError`."""
+        self._bring(self.verified(wanted), number)
+
+    def sealed(self, wanted: Wanted) -> Wanted:
+        """Return it with the seal of this bot, without which no machine takes it."""
+        return sealing.sealed(wanted, load_secret(self._layout.root))
+
+    def verified(self, wanted: Wanted) -> Wanted:
+        """Return what bears the seal of this bot; raises `PkgError` for anything else that stands in Redis."""
+        return sealing.verified(wanted, load_secret(self._layout.root))
+
+    def _bring(self, wanted: Wanted, number: int = 0) -> None:
         if wanted.plugins is None:
             return
         with self._alone():
@@ -101,17 +114,17 @@ class Root:
     def restore(self, wanted: Wanted | None) -> None:
         """Go back to what is at work after a deployment was rolled back. wanted: None when nobody has said."""
         noted = self.noted()
-        if wanted is None and noted is not None and noted.before:
-            wanted = Wanted.load(noted.before)
         if wanted is not None:
             self.bring(wanted)
+        elif noted is not None and noted.before:
+            self._bring(Wanted.load(noted.before))
 
     def _sync(self, wanted: Wanted) -> None:
         from lumia.pkg import history, operation, recovery
 
         root = self._layout.root
         recovery.recover(root)
-        lock = Lock({name: Locked(**fields) for name, fields in (wanted.plugins or {}).items()})
+        lock = lockfile.of_fields(wanted.plugins or {}, "the lock of the deployment")
         operation.run(history.sync_plan(root, lock, revoked=self._revoked), layout=self._layout)
         if wanted.layer:
             from lumia.pkg import layers, python_deps
@@ -144,7 +157,7 @@ class Root:
 
 def content(wanted: Wanted) -> str:
     """Return a text that is the same for what holds the same plugins, with the same ones disabled."""
-    return replace(wanted, layer="", operation="", origin="").dump()
+    return replace(wanted, layer="", operation="", origin="", seal="").dump()
 
 
 @dataclass(frozen=True)
@@ -168,6 +181,11 @@ def arrive(bot: Runtime) -> Arrived:
         return _arrived(bot, root)
     except BackendUnavailableError as error:
         bot.log.warning("the plugins of this folder are loaded as they are: %s", error)
+        return Arrived()
+    except OSError as error:
+        bot.log.error(
+            "%s can't be brought in step with the bot, its plugins are loaded as they are: %s", root.place, error
+        )
         return Arrived()
 
 
@@ -193,7 +211,14 @@ def _arrived(bot: Runtime, root: Root) -> Arrived:
     deployments = bot.transport.deployments()
     while (standing := deployments.look()).state == "preparing":
         time.sleep(LOOK_SECONDS)
-    wanted = deployments.wanted(standing.active)
+    try:
+        wanted = deployments.wanted(standing.active)
+        if wanted is not None:
+            root.verified(wanted)
+    except PkgError as error:
+        bot.log.error("deployment %d is refused, and the plugins of %s are loaded as they are: %s", standing.active,
+                      root.place, error)  # fmt: skip
+        return Arrived()
     here, noted = root.held(), root.noted()
     if wanted is None or wanted.plugins is None:
         if here.plugins is None or (not standing.number and _others(bot)):

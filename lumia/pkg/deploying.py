@@ -128,7 +128,7 @@ def hand_over(
     deployments, began = transport.deployments(), time.monotonic()
     disabled = root.held().disabled
     wanted = Wanted({name: one.as_dict() for name, one in lock.items()}, disabled, layer, operation, root.place)
-    number = _begun(deployments, wanted, wait, say)
+    number = _begun(deployments, root.sealed(wanted), wait, say)
     decided = _awaited(deployments, number, wait, say)
     if decided.state == "active":
         root.note(number)

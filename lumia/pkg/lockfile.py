@@ -73,6 +73,10 @@ def parse(text: str, source: str = LOCK_FILE) -> Lock:
         raise PkgError(f"{source} is no lock file: {error}; {_WAY_OUT}") from error
     if isinstance(data, dict) and isinstance(data.get("version"), int) and data["version"] > VERSION:
         raise PkgError(f"{source} was written by a newer Lumia (format {data['version']}); upgrade Lumia to read it")
+    return _checked(data, source)
+
+
+def _checked(data: Any, source: str) -> Lock:
     try:
         file = _File.model_validate(data)
     except ValidationError as error:
@@ -81,6 +85,15 @@ def parse(text: str, source: str = LOCK_FILE) -> Lock:
         message = first["msg"].removeprefix("Value error, ")
         raise PkgError(f"{source} is no lock file: {place}: {message}; {_WAY_OUT}") from error
     return Lock({name: Locked(name=name, **entry.model_dump()) for name, entry in file.plugins.items()})
+
+
+def of_fields(plugins: Mapping[str, Mapping[str, Any]], source: str) -> Lock:
+    """Return the lock of plugin → fields of `Locked`, checked as a file is. Raises `PkgError`."""
+    for name, fields in plugins.items():
+        if fields.get("name") != name:
+            raise PkgError(f"{source} names {fields.get('name')!r} as {name!r}; {_WAY_OUT}")
+    rows = {name: {key: one for key, one in fields.items() if key != "name"} for name, fields in plugins.items()}
+    return _checked({"version": VERSION, "plugins": rows}, source)
 
 
 def read(root: Path) -> Lock:

@@ -13,6 +13,9 @@ from lumia.runtime import Runtime
 from tests.support.packages import Bot, Shop
 from tests.support.workers import bot_root
 
+SECRET = "5e" * 32
+"""Of the bot: its machines have the same key."""
+
 
 class Machine(Bot):
     """A bot root in which operations are handed to the bot that runs on it. url: of the broker."""
@@ -20,6 +23,9 @@ class Machine(Bot):
     def __init__(self, root: Path, shop: Shop) -> None:
         self.layout, self.shop = Layout(bot_root(root)), shop
         (root / "plugins").mkdir()
+        (root / "data").mkdir()
+        (root / "data" / "secret.key").write_text(SECRET)
+        (root / "data" / "secret.key").chmod(0o600)
         self.bot: Runtime | None = None
         self.outcome = Outcome("stopped")
 

@@ -1,34 +1,131 @@
-"""A bot root that is brought in step with the bot."""
+"""What a bot root takes from the deployment record, and what it refuses."""
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from lumia.config import ConfigStore
 from lumia.deployment import Wanted
-from lumia.errors import SignatureError
-from lumia.pkg.bringing import Root
-from lumia.pkg.lockfile import Lock
-from tests.support.packages import Bot, Shop
-from tests.support.registry import DATE, Answer, fake_registry
+from lumia.errors import DeploymentRecordError, PkgError
+from lumia.inmemory import InMemoryTransport
+from lumia.opening import open_bot, taking
+from lumia.pkg import sealing
+from lumia.pkg.bringing import Root, arrive
+from lumia.pkg.model import Locked
+from lumia.plugin import PluginSet
+from lumia.runtime import Runtime
+from lumia.services import Services
+from tests.support.workers import bot_root
+
+DICE = Locked("dice", "1.0.0", "v1.0.0", "1" * 40, "/nowhere/dice", "git", f"sha256:{'a' * 64}")
+SECRET = b"s" * 32
 
 
-def test_what_was_revoked_is_asked_before_anything_is_brought(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+def wanting(**fields: Any) -> Wanted:
+    return Wanted({"dice": asdict(DICE) | fields}, origin="elsewhere:/bot")
+
+
+@pytest.fixture
+def bot(tmp_path: Path) -> Iterator[Runtime]:
+    opened = open_bot(bot_root(tmp_path / "bot"), transport=InMemoryTransport())
+    yield opened
+    opened.close()
+
+
+def root_of(bot: Runtime) -> Root:
+    assert bot.config is not None
+    return Root(bot.root, bot.config)
+
+
+def test_a_seal_holds_for_one_record_and_one_secret() -> None:
+    record = sealing.sealed(wanting(), SECRET)
+    assert sealing.verified(Wanted.load(record.dump()), SECRET) == record
+    for other in (
+        wanting(), replace(record, seal="é"), replace(record, disabled=("echo",)), replace(record, origin="here"),
+        replace(record, plugins=wanting(url="https://evil.example/x").plugins),
+    ):  # fmt: skip
+        with pytest.raises(DeploymentRecordError, match="not signed with this bot's secret"):
+            sealing.verified(other, SECRET)
+    with pytest.raises(DeploymentRecordError):
+        sealing.verified(record, b"t" * 32)
+
+
+@pytest.mark.parametrize("fields", [{"name": "other"}, {"url": "--upload-pack=x"}, {"commit": "HEAD"}, {"more": 1}])
+def test_a_lock_is_checked_as_its_file_is_even_when_it_is_signed(fields: dict[str, Any]) -> None:
+    with pytest.raises(PkgError, match="the lock of the deployment record"):
+        sealing.verified(sealing.sealed(wanting(**fields), SECRET), SECRET)
+
+
+def test_a_name_cannot_lead_out_of_the_folder() -> None:
+    name = "../../../../config"
+    record = Wanted({name: asdict(replace(DICE, name=name))})
+    with pytest.raises(PkgError, match="the lock of the deployment record"):
+        sealing.verified(sealing.sealed(record, SECRET), SECRET)
+
+
+@given(st.one_of(st.binary(), st.recursive(st.none() | st.text() | st.integers(), st.lists).map(str)))
+def test_what_is_no_record_is_told_apart(text: str | bytes) -> None:
+    with pytest.raises(DeploymentRecordError, match="damaged"):
+        Wanted.load(text)
+
+
+@pytest.mark.parametrize("text", ['{"disabled": [1]}', '{"disabled": [], "plugins": {"a": 1}}',
+                                  '{"disabled": [], "plugins": [1]}', '{"disabled": [], "url": ""}'])  # fmt: skip
+def test_a_record_of_the_wrong_shape_is_told_apart(text: str) -> None:
+    with pytest.raises(DeploymentRecordError, match="damaged"):
+        Wanted.load(text)
+
+
+def test_nothing_is_brought_loaded_or_restored_from_an_unsigned_record(
+    bot: Runtime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shop = Shop(tmp_path / "shop")
-    dice = shop.publish("dice", "1.0.0")
-    bot, other = Bot(tmp_path / "bot", shop), Bot(tmp_path / "other", shop)
-    wanted = Wanted({"dice": dice.as_dict()})
-    with fake_registry() as registry:
-        monkeypatch.setenv("LUMIA_REGISTRY_URL", registry.url)
-        versions = [{"name": "dice", "tag": "v1.0.0", "reason": "it leaks", "date": DATE}]
-        registry.answers["/revoked"] = Answer({"keys": [], "versions": versions})
-        with pytest.raises(SignatureError, match="it leaks"):
-            Root(bot.layout.root, ConfigStore(bot.layout.root)).bring(wanted)
-        assert bot.lock == Lock()
-    Root(other.layout.root, ConfigStore(other.layout.root)).bring(wanted)
-    assert other.lock == Lock({"dice": dice})
-    assert "what was revoked since then isn't known" in caplog.text
+    monkeypatch.setattr(Root, "_sync", lambda root, wanted: pytest.fail("an unsigned record was taken"))
+    monkeypatch.setattr("lumia.opening.load_plugins", lambda *a, **b: pytest.fail("an unsigned record was taken"))
+    takes = taking(bot, "all", switched=lambda changed: None)
+    for attempt in (
+        lambda: takes.bring(wanting(), 1),
+        lambda: takes.restore(wanting()),
+        lambda: takes.load(replace(wanting(), origin=root_of(bot).place), PluginSet(Services())),
+    ):
+        with pytest.raises(DeploymentRecordError, match="not signed"):
+            attempt()
+
+
+def test_a_process_that_starts_refuses_an_unsigned_record_and_says_so(
+    bot: Runtime, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(Root, "_sync", lambda root, wanted: pytest.fail("an unsigned record was taken"))
+    assert bot.transport.deployments().begin(wanting(), 60) == 1
+    with caplog.at_level(logging.ERROR):
+        assert arrive(bot).number == 0
+    assert "deployment 1 is refused" in caplog.text and "not signed" in caplog.text
+
+
+def test_processes_of_one_machine_note_at_once(bot: Runtime) -> None:
+    root = root_of(bot)
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(root.note, range(1, 41)))
+    noted = root.noted()
+    assert noted is not None and 1 <= noted.number <= 40
+
+
+def test_a_process_starts_although_its_root_cannot_be_noted(
+    bot: Runtime, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def full(root: Root, number: int, before: str = "") -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Root, "note", full)
+    root = root_of(bot)
+    monkeypatch.setattr(Root, "managed", True)
+    bot.transport.deployments().begin(root.sealed(root.held()), 60)
+    assert arrive(bot).number == 0
+    assert "No space left on device" in caplog.text

@@ -1,0 +1,40 @@
+"""Seals of deployment records: only who has the bot's secret can say what the bot's machines install (DESIGN §9).
+
+Every machine clones and executes what a record names, so a record is signed as dill is (`lumia.boxwire`): HMAC-SHA256
+(RFC 2104) over its JSON with the bot's secret. Whoever can only write to Redis can at most put an older record back.
+"""
+
+from __future__ import annotations
+
+import hmac
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from lumia.errors import DeploymentRecordError
+from lumia.pkg import lockfile
+
+if TYPE_CHECKING:
+    from lumia.deployment import Wanted
+
+_DOMAIN = b"lumia deployment 1\0"
+
+
+def sealed(wanted: Wanted, secret: bytes) -> Wanted:
+    """Return it with its seal."""
+    return replace(wanted, seal=_seal(wanted, secret))
+
+
+def verified(wanted: Wanted, secret: bytes) -> Wanted:
+    """Return what bears the seal of this bot and holds a lock that could be written; else raise `PkgError`."""
+    if not hmac.compare_digest(wanted.seal.encode("utf-8", "replace"), _seal(wanted, secret).encode()):
+        raise DeploymentRecordError(
+            "the deployment record in Redis is not signed with this bot's secret, so nothing of it is installed or "
+            "loaded: it was changed, or written with another data/secret.key. Every machine needs the same key, and "
+            "only the bot may write to its Redis; `pkg sync` with a lock you trust replaces the record"
+        )
+    lockfile.of_fields(wanted.plugins or {}, "the lock of the deployment record")
+    return wanted
+
+
+def _seal(wanted: Wanted, secret: bytes) -> str:
+    return hmac.digest(secret, _DOMAIN + replace(wanted, seal="").dump().encode(), "sha256").hex()

@@ -1,0 +1,34 @@
+"""A bot root that is brought in step with the bot."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lumia.config import ConfigStore
+from lumia.deployment import Wanted
+from lumia.errors import SignatureError
+from lumia.pkg.bringing import Root
+from lumia.pkg.lockfile import Lock
+from tests.support.packages import Bot, Shop
+from tests.support.registry import DATE, Answer, fake_registry
+
+
+def test_what_was_revoked_is_asked_before_anything_is_brought(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    shop = Shop(tmp_path / "shop")
+    dice = shop.publish("dice", "1.0.0")
+    bot, other = Bot(tmp_path / "bot", shop), Bot(tmp_path / "other", shop)
+    wanted = Wanted({"dice": dice.as_dict()})
+    with fake_registry() as registry:
+        monkeypatch.setenv("LUMIA_REGISTRY_URL", registry.url)
+        versions = [{"name": "dice", "tag": "v1.0.0", "reason": "it leaks", "date": DATE}]
+        registry.answers["/revoked"] = Answer({"keys": [], "versions": versions})
+        with pytest.raises(SignatureError, match="it leaks"):
+            Root(bot.layout.root, ConfigStore(bot.layout.root)).bring(wanted)
+        assert bot.lock == Lock()
+    Root(other.layout.root, ConfigStore(other.layout.root)).bring(wanted)
+    assert other.lock == Lock({"dice": dice})
+    assert "what was revoked since then isn't known" in caplog.text
