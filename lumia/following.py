@@ -26,7 +26,9 @@ LOOK_SECONDS = 0.25
 RETIRE_SECONDS = 1.0
 """How often it is asked whether old generations are still needed."""
 HUNG_SECONDS = 10.0
-"""A load that goes on so long after its deployment was decided doesn't end any more."""
+"""A load that goes on so long and whose deployment was decided doesn't end any more."""
+JOB_SECONDS = 120.0
+"""Anything else that is done beside (catching up, going back, unloading) and takes so long doesn't end any more."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,8 @@ class Taking:
 
     load: returns the plugins it should have, taking over from a set what hasn't changed, not started. bring: syncs this
     machine's bot root to what deployment `number` wants; restore: takes that back. switched: hears of every switch.
-    busy: tells of an old generation that is needed although no run is planned with it. hung: a load doesn't end.
+    busy: tells of an old generation that is needed although no run is planned with it. hung: what is done beside
+    does not end, so this process can take no deployment any more.
     kind: worker, gateway or isolated (`lumia.isolation`); a worker's routes are those that are published.
     """
 
@@ -165,6 +168,7 @@ class Follower:
 
     def _begin(self, kind: str, number: int, do: Callable[[], tuple[str, ...]]) -> None:
         job = self._job = _Job(kind, number, time.monotonic())
+        self._told_hung = False
 
         def run() -> None:
             try:
@@ -209,12 +213,19 @@ class Follower:
         return self._bot.generations.prepared if self._taking.kind == "worker" else None
 
     def _watch_over(self, job: _Job, standing: Standing) -> None:
-        over = standing.number != job.number or standing.state != "preparing"
-        if job.kind != "prepare" or not over or time.monotonic() - job.since < HUNG_SECONDS or self._told_hung:
+        undecided = standing.number == job.number and standing.state == "preparing"
+        loads = job.kind == "prepare"
+        took, limit = time.monotonic() - job.since, HUNG_SECONDS if loads else JOB_SECONDS
+        if self._told_hung or (loads and undecided) or took < limit:
             return
         self._told_hung = True
-        self._alarm(f"deployment {job.number} is still being loaded in {self._name} although it is over",
-                    "a plugin hangs while it is imported or in on_load; restart this process")  # fmt: skip
+        if loads:
+            self._alarm(f"deployment {job.number} is still being loaded in {self._name} although it is over",
+                        "a plugin hangs while it is imported or in on_load; restart this process")  # fmt: skip
+        else:
+            self._alarm(f"{self._name} has tried to {job.kind} for {took:.0f} s (deployment {job.number}), and takes "
+                        "no other deployment meanwhile", "a plugin hangs, mostly in on_unload or on_load, or a "
+                        "repository does not answer; restart this process")  # fmt: skip
         self._taking.hung()
 
     def _alarm(self, what: str, fix: str) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
 import socket
+import threading
 from typing import TYPE_CHECKING, Any
 
 import uvicorn
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
     from lumia.runtime import Runtime
 
 _log = logging.getLogger("lumia.gateway")
+LEAVE_SECONDS = 10.0
+"""How long a gateway that leaves because a plugin hangs may take beyond its drain."""
 
 
 class Server(uvicorn.Server):
@@ -90,7 +94,14 @@ def listen(settings: Settings) -> socket.socket:
 def serve(bot: Runtime, settings: Settings, deployment: int = 0) -> None:
     """Serve until SIGTERM or SIGINT, then drain and return. deployment: the one whose plugins are loaded."""
     gateway = Gateway(bot, settings)
-    follower = Follower(bot, taking(bot, "gateway", switched=gateway.switched, busy=gateway.is_busy), deployment)
+    takes = taking(
+        bot,
+        "gateway",
+        switched=gateway.switched,
+        busy=gateway.is_busy,
+        hung=lambda: _leave(settings.drain + LEAVE_SECONDS),
+    )
+    follower = Follower(bot, takes, deployment)
     server = Server(gateway, follower)
     listening = listen(settings)
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -98,6 +109,14 @@ def serve(bot: Runtime, settings: Settings, deployment: int = 0) -> None:
     _log.info("the gateway serves %s", settings.url)
     server.run(sockets=[listening])
     gateway.intake.close()
+
+
+def _leave(seconds: float) -> None:
+    """End this process so that it is started anew; in `seconds` whatever its threads do."""
+    timer = threading.Timer(seconds, os._exit, (1,))
+    timer.daemon = True
+    timer.start()
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _handled(number: int, frame: Any) -> None:

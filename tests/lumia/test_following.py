@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -187,6 +189,30 @@ def test_a_load_that_hangs_is_reported_when_its_deployment_is_over(
     assert process.seen == ["on_load"] and process.bot.generations.prepared is None
 
 
+@pytest.mark.parametrize("kind", ["catch up", "drop", "restore", "retire"])
+def test_whatever_is_done_beside_and_hangs_is_reported_once(
+    process: Process, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    gate = threading.Event()
+
+    def hang() -> tuple[str, ...]:
+        gate.wait(20)
+        return ()
+
+    process.follower._begin(kind, 1, hang)
+    process.follower.look()
+    assert process.told == []
+    monkeypatch.setattr("lumia.following.JOB_SECONDS", 0.0)
+    process.follower.look()
+    process.follower.look()
+    assert process.told == ["hung"]
+    ((what, fix),) = process.live.transport.alarms.values()
+    assert f"has tried to {kind}" in what and "restart this process" in fix
+    job = process.follower._job
+    gate.set()
+    assert job is not None and job.done.wait(10)
+
+
 def test_an_old_generation_is_unloaded_when_all_have_switched_and_no_run_needs_it(
     process: Process, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -221,3 +247,12 @@ def test_its_own_thread_takes_a_deployment_to_the_end(process: Process) -> None:
     until(lambda: process.deployments.look() == Standing(1, "active", 1))
     until(lambda: process.follower.number == 1)
     process.follower.stop()
+
+
+def test_a_gateway_in_which_a_plugin_hangs_leaves_even_if_it_cannot_end() -> None:
+    code = (
+        "import signal, threading\nfrom lumia.gateway.server import _leave\n"
+        "signal.signal(signal.SIGTERM, lambda *_: print('asked', flush=True))\n_leave(0.1)\nthreading.Event().wait(30)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=25, check=False)
+    assert (done.stdout, done.returncode) == ("asked\n", 1), done.stderr
