@@ -15,6 +15,11 @@ from tests.support.packages import Bot, Shop
 from tests.support.registry import DATE, Answer, fake_registry
 
 
+def bring(bot: Bot, wanted: Wanted) -> None:
+    root = Root(bot.layout.root, ConfigStore(bot.layout.root))
+    root.bring(root.sealed(wanted))
+
+
 def test_what_was_revoked_is_asked_before_anything_is_brought(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -27,8 +32,8 @@ def test_what_was_revoked_is_asked_before_anything_is_brought(
         versions = [{"name": "dice", "tag": "v1.0.0", "reason": "it leaks", "date": DATE}]
         registry.answers["/revoked"] = Answer({"keys": [], "versions": versions})
         with pytest.raises(SignatureError, match="it leaks"):
-            Root(bot.layout.root, ConfigStore(bot.layout.root)).bring(wanted)
+            bring(bot, wanted)
         assert bot.lock == Lock()
-    Root(other.layout.root, ConfigStore(other.layout.root)).bring(wanted)
+    bring(other, wanted)
     assert other.lock == Lock({"dice": dice})
     assert "what was revoked since then isn't known" in caplog.text
