@@ -72,7 +72,7 @@ def test_a_send_of_another_lane_does_not_wait_for_the_chats() -> None:
 
 
 def test_long_lines_are_left_out_of_the_package_before_it_is_too_large_for_a_box(model: Model) -> None:
-    config = {
+    config: dict[str, dict[str, Any]] = {
         "heartflow": {"context_lines": 200, "max_text_chars": 4000},
         "lumia": {"models.embedding.model": "offline"},  # a real one takes a second for each of these lines
     }
