@@ -94,7 +94,7 @@ class Root:
         """Return what bears the seal of this bot; raises `PkgError` for anything else that stands in Redis."""
         return sealing.verified(wanted, load_secret(self._layout.root))
 
-    def _bring(self, wanted: Wanted, number: int = 0) -> None:
+    def _bring(self, wanted: Wanted, number: int = 0, *, wait: bool = True) -> None:
         if wanted.plugins is None:
             return
         with self._alone():
@@ -103,7 +103,7 @@ class Root:
                 if (self.held().plugins or {}) == wanted.plugins:
                     break
                 try:
-                    self._sync(wanted)
+                    self._sync(wanted, wait=wait)
                 except PlanError as error:  # perhaps somebody else has changed what is installed meanwhile
                     if not left:
                         raise PkgError(f"{self.place} can't be brought in step with the bot: {error}") from error
@@ -112,20 +112,29 @@ class Root:
                 self.note(number, before.dump())
 
     def restore(self, wanted: Wanted | None) -> None:
-        """Go back to what is at work after a deployment was rolled back. wanted: None when nobody has said."""
-        noted = self.noted()
-        if wanted is not None:
-            self.bring(wanted)
-        elif noted is not None and noted.before:
-            self._bring(Wanted.load(noted.before))
+        """Go back to what is at work after a deployment was rolled back. wanted: None when nobody has said.
 
-    def _sync(self, wanted: Wanted) -> None:
+        While a `pkg` is at work here it is left to that: it puts its own changes back, or it goes on from what is here
+        and waits for this process to answer, which may not wait for it then.
+        """
+        from lumia.pkg.mutex import HeldError
+
+        noted = self.noted()
+        try:
+            if wanted is not None:
+                self._bring(self.verified(wanted), wait=False)
+            elif noted is not None and noted.before:
+                self._bring(Wanted.load(noted.before), wait=False)
+        except HeldError as error:
+            _log.info("%s is not put back by this process: %s", self.place, error)
+
+    def _sync(self, wanted: Wanted, *, wait: bool = True) -> None:
         from lumia.pkg import history, operation, recovery
 
         root = self._layout.root
         recovery.recover(root)
         lock = lockfile.of_fields(wanted.plugins or {}, "the lock of the deployment")
-        operation.run(history.sync_plan(root, lock, revoked=self._revoked), layout=self._layout)
+        operation.run(history.sync_plan(root, lock, revoked=self._revoked), layout=self._layout, wait=wait)
         if wanted.layer:
             from lumia.pkg import layers, python_deps
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from lumia.config import ConfigStore
 from lumia.deployment import Wanted
 from lumia.errors import SignatureError
+from lumia.pkg import mutex
 from lumia.pkg.bringing import Root
 from lumia.pkg.lockfile import Lock
 from tests.support.packages import Bot, Shop
@@ -37,3 +39,15 @@ def test_what_was_revoked_is_asked_before_anything_is_brought(
     bring(other, wanted)
     assert other.lock == Lock({"dice": dice})
     assert "what was revoked since then isn't known" in caplog.text
+
+
+def test_putting_back_does_not_wait_for_a_pkg_that_waits_for_this_process(tmp_path: Path) -> None:
+    shop = Shop(tmp_path / "shop")
+    bot = Bot(tmp_path / "bot", shop)
+    root = Root(bot.layout.root, ConfigStore(bot.layout.root))
+    wanted = root.sealed(Wanted({"dice": shop.publish("dice", "1.0.0").as_dict()}))
+    with ThreadPoolExecutor(1) as pool, mutex.hold(bot.layout):
+        pool.submit(root.restore, wanted).result(30)
+    assert bot.lock == Lock()
+    root.restore(wanted)
+    assert list(bot.lock.plugins) == ["dice"]
