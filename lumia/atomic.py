@@ -61,7 +61,7 @@ def replace(path: Path, data: bytes, *, mode: int = 0o644) -> None:
         with contextlib.suppress(OSError):
             temporary.unlink()
         raise
-    _sync_folder(path.parent)
+    sync_folder(path.parent)
 
 
 def _write(path: Path, data: bytes, mode: int) -> None:
@@ -81,7 +81,8 @@ def _copy_rights(source: Path, target: Path) -> None:
         os.chown(target, there.st_uid, there.st_gid)
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
+    """Bring the names in a folder to the disk."""
     # The rename has happened: a file system that can't sync folders (EINVAL) is no reason to report a failed write.
     with contextlib.suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)

@@ -141,10 +141,10 @@ class Progress:
 class Deployments(Protocol):
     """The part of a transport that keeps deployments and their members. Every call may be repeated."""
 
-    def begin(self, wanted: Wanted, seconds: float, before: Wanted | None = None) -> int:
+    def begin(self, wanted: Wanted, seconds: float) -> int:
         """Begin a deployment that has `seconds` to be prepared; returns its number.
 
-        before: what is active if nobody has said so yet. Raises `BusyDeploymentError` while another one is prepared.
+        Raises `BusyDeploymentError` while another one is prepared.
         """
 
     def attend(self, member: Member) -> Standing:

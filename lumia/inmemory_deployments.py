@@ -58,7 +58,7 @@ class MemoryDeployments:
         """Return the number of the active deployment."""
         return self._active[0]
 
-    def begin(self, wanted: Wanted, seconds: float, before: Wanted | None = None) -> int:
+    def begin(self, wanted: Wanted, seconds: float) -> int:
         """Begin a deployment that has `seconds` to be prepared."""
         with self._changed:
             self._settle()
@@ -68,8 +68,6 @@ class MemoryDeployments:
             if newest is not None and newest.state == "preparing":
                 raise BusyDeploymentError(newest.number, newest.wanted.origin)
             self._number += 1
-            if self._active[1] is None:
-                self._active = (self._active[0], before)
             now = self._clock.monotonic()
             self._newest = _Newest(self._number, wanted, now, now + seconds)
             self._settle()

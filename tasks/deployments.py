@@ -20,10 +20,9 @@ class RedisDeployments:
         self._transport = transport
         self._key = f"{transport.prefix}deployment"
 
-    def begin(self, wanted: Wanted, seconds: float, before: Wanted | None = None) -> int:
+    def begin(self, wanted: Wanted, seconds: float) -> int:
         """Begin a deployment that has `seconds` to be prepared."""
-        known = before.dump() if before is not None else ""
-        reply = self._transport.call("deploy", wanted.dump(), int(seconds * 1000), known)
+        reply = self._transport.call("deploy", wanted.dump(), int(seconds * 1000))
         if reply[0] == b"busy":
             raise BusyDeploymentError(int(reply[1]), Wanted.load(reply[2]).origin)
         return int(reply[1])

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from lumia.atomic import locked
 from lumia.atomic import replace as write_file
-from lumia.deployment import Wanted, place_of
+from lumia.deployment import Deployments, Standing, Wanted, place_of
 from lumia.errors import BackendUnavailableError, OperationError, PkgError, PlanError, RegistryError
 from lumia.pkg import lockfile, sealing
 from lumia.pkg.layout import Layout
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 START_SECONDS = 60.0
 _log = logging.getLogger("lumia.pkg")
 LOOK_SECONDS = 0.1
+OPERATION_SECONDS = 120.0
+"""How long a `pkg` at work may keep a starting process waiting; its hooks are the longest part."""
 _TRIES = 3
 
 
@@ -216,10 +218,43 @@ def _recover(bot: Runtime) -> None:
         bot.log.warning("%s", found.text)
 
 
-def _arrived(bot: Runtime, root: Root) -> Arrived:
-    deployments = bot.transport.deployments()
-    while (standing := deployments.look()).state == "preparing":
+def _settled(bot: Runtime, root: Root) -> Standing:
+    """Return where things stand once no deployment is prepared, nor a `pkg` at work here is between two states.
+
+    What such a `pkg` has put into the root may be about to be undone, so it is nothing to begin a deployment with.
+    """
+    deployments, until = bot.transport.deployments(), time.monotonic() + OPERATION_SECONDS
+    while True:
+        standing = deployments.look()
+        if standing.state != "preparing" and (
+            _in_step(root, deployments, standing.active) or not _at_work(bot) or time.monotonic() > until
+        ):
+            return standing
         time.sleep(LOOK_SECONDS)
+
+
+def _in_step(root: Root, deployments: Deployments, active: int) -> bool:
+    """Tell whether the root holds what is active; a record that can't be read is judged by who takes it."""
+    try:
+        wanted = deployments.wanted(active)
+    except PkgError:
+        return True
+    return wanted is not None and wanted.plugins is not None and content(root.held()) == content(wanted)
+
+
+def _at_work(bot: Runtime) -> bool:
+    """Tell whether a `pkg` is in the middle of an operation on this root; one that died there is cleared up after."""
+    from lumia.pkg import journal
+
+    layout = Layout(bot.root)
+    if journal.read(layout) is None:
+        return False
+    _recover(bot)
+    return journal.read(layout) is not None
+
+
+def _arrived(bot: Runtime, root: Root) -> Arrived:
+    deployments, standing = bot.transport.deployments(), _settled(bot, root)
     try:
         wanted = deployments.wanted(standing.active)
         if wanted is not None:

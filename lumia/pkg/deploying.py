@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from lumia.deployment import Decided, Deployments, Progress, Wanted
-from lumia.errors import BackendUnavailableError, BusyDeploymentError
+from lumia.errors import BackendUnavailableError, BusyDeploymentError, PkgError
 from lumia.pkg.model import Locked
 
 if TYPE_CHECKING:
@@ -26,6 +26,8 @@ WAIT_SECONDS = 60.0
 """How long the processes of a bot may take to load what a deployment brings."""
 SWITCH_SECONDS = 10.0
 """How long it is waited for that they all have switched, which takes each of them a moment."""
+WORKER_SECONDS = 30.0
+"""How long it is waited for a worker, as one that is being restarted."""
 LOOK_SECONDS = 0.05
 SAY_SECONDS = 1.0
 Say = Callable[[str], None]
@@ -82,7 +84,7 @@ def deploy(
 ) -> Outcome:
     """Have the running processes of the bot of `root` work with `lock`, which its `plugins/` holds already.
 
-    lock: plugin → what is installed now. operation: id of the operation, by which `settled` finds the deployment again.
+    lock: plugin → what is installed now. operation: id of the operation, for which the same deployment is begun once.
     layer: the folder of Python packages in `data/python/` that goes with it. wait: seconds the processes may take.
     on_step: told in a sentence what is waited for. Returns when all have switched or none will; raises `PkgError` when
     another deployment is under way for that long.
@@ -97,6 +99,33 @@ def deploy(
         return hand_over(transport, Root(root, config), lock, operation=operation, layer=layer, wait=wait, say=on_step)
     except BackendUnavailableError as error:
         return Outcome("stopped", note=f"{error}; processes that run nevertheless load it when they start anew")
+    finally:
+        transport.close()
+
+
+def await_worker(root: Path, on_step: Callable[[str], None] = lambda text: None) -> None:
+    """Wait until a worker of the running bot can judge a deployment; returns at once when nothing runs.
+
+    A gateway loads few plugins: alone it would take one that no worker can load. Raises `PkgError` when none comes.
+    """
+    opened = _opened(root)
+    if isinstance(opened, str):
+        return
+    transport, _ = opened
+    until, told = time.monotonic() + WORKER_SECONDS, False
+    try:
+        while (members := transport.deployments().members()) and all(one.kind == "gateway" for one in members):
+            if time.monotonic() > until:
+                raise PkgError(
+                    "processes of the bot run, but no worker, so nobody can tell whether this loads; see `lumia "
+                    "status` for what keeps the workers from running, or end the bot (`lumia down`) and run this again"
+                )
+            if not told:
+                on_step("waiting for a worker of the bot")
+                told = True
+            time.sleep(LOOK_SECONDS)
+    except BackendUnavailableError:
+        return
     finally:
         transport.close()
 
@@ -190,25 +219,3 @@ def _outcome(decided: Decided, seconds: float) -> Outcome:
         return Outcome("rolled back", decided.number, decided.ready, failed, seconds)
     state: Literal["active", "stopped"] = "active" if decided.ready else "stopped"
     return Outcome(state, decided.number, decided.ready, (), seconds)
-
-
-def settled(root: Path, operation: str, *, wait: float = WAIT_SECONDS) -> Outcome | None:
-    """Return what became of the deployment of an operation whose process died while it waited, None without one.
-
-    One that is still undecided is waited for. For recovery: `active` is finished, anything else is undone.
-    """
-    opened = _opened(root)
-    if isinstance(opened, str):
-        return None
-    transport, _ = opened
-    try:
-        deployments = transport.deployments()
-        progress = deployments.progress()
-        if progress is not None and progress.wanted.operation == operation:
-            return _outcome(_awaited(deployments, progress.number, wait, lambda text: None), 0.0)
-        found = next((one for one in deployments.decided() if one.operation == operation), None)
-        return _outcome(found, 0.0) if found is not None else None
-    except BackendUnavailableError:
-        return None
-    finally:
-        transport.close()

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from lumia.atomic import sync_folder
 from lumia.errors import OperationError
-from lumia.pkg import files
 from lumia.pkg.repository import Repository
 
 _NOT_OURS = frozenset({".git", "__pycache__"})
@@ -113,4 +113,4 @@ def carry(old: Path, new: Path, names: Iterable[str]) -> None:
         shutil.copy2(source, target, follow_symlinks=False)
         with target.open("rb") as file:
             os.fsync(file.fileno())
-        files.sync_folder(target.parent)
+        sync_folder(target.parent)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import shutil
@@ -10,18 +9,10 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
+from lumia.atomic import sync_folder
+
 _MANY = 300
 """Files above which one `sync` of everything is cheaper than syncing each."""
-
-
-def sync_folder(folder: Path) -> None:
-    """Bring the names in a folder to the disk; a file system that can't is let off."""
-    with contextlib.suppress(OSError):
-        descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
 
 def sync_tree(folder: Path) -> None:

@@ -69,12 +69,6 @@ def _asked_for(request: Request, ground: Ground, solver: Solver, force: bool) ->
     return Choice(staged, request, source, fixed=bool(request.tag), asked=True)
 
 
-def _is_there(locked: Locked, source: Source, offer: Offer) -> bool:
-    """Tell whether this version or a newer one is installed from the same place."""
-    current = version_of(locked.version)
-    return current is not None and current >= offer.version and same_place(source.url, locked.url)
-
-
 def _offer(request: Request, source: Source) -> Offer | None:
     """Return the version a request means, None for what a place has without a tag."""
     if source.origin == "folder":

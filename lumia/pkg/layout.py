@@ -71,21 +71,6 @@ class Layout:
         """Return the folder with one log file per operation, with the output of its hooks."""
         return self.data / "log"
 
-    @property
-    def keys(self) -> Path:
-        """Return the folder of signing keys."""
-        return self.data / "keys"
-
-    @property
-    def trust(self) -> Path:
-        """Return the file that says which keys are trusted for which plugin."""
-        return self.data / "trust.json"
-
-    @property
-    def python(self) -> Path:
-        """Return the folder of Python packages that plugins need."""
-        return self.root / "data" / "python"
-
     def folder(self, name: str) -> Path:
         """Return where the plugin `name` is installed: `plugins/memory_graph` for `memory-graph`."""
         return self.plugins / underscored(name)

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from lumia import atomic
+from lumia.atomic import sync_folder
 from lumia.config_edit import at
 from lumia.config_env import CORE, variable
 from lumia.config_file import parse, read_if_there
@@ -213,7 +214,7 @@ class Transaction:
             with self.step(step, plugin):
                 if text is None:
                     target.unlink()
-                    files.sync_folder(target.parent)
+                    sync_folder(target.parent)
                 else:
                     atomic.replace(target, document.encode(text), mode=mode)
 
@@ -301,7 +302,7 @@ class Transaction:
             with self.step("finish"):
                 self.layout.journal.unlink(missing_ok=True)
                 self.over = True
-                files.sync_folder(self.layout.data)
+                sync_folder(self.layout.data)
             failpoints.hit("clean")
             clean(self.layout)
             failpoints.hit("clean.done")

@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 from lumia import atomic
+from lumia.atomic import sync_folder
 from lumia.config_file import rewrite
 from lumia.errors import ConfigError, LumiaError, OperationError
 from lumia.pkg import configfile, failpoints, files, lockfile
@@ -48,7 +49,7 @@ def undo(work: Transaction, deploy: Deploy | None = None) -> None:
         if work.journal.commit.made and work.repository.there and work.repository.head() is None:
             files.remove(work.layout.plugins / ".git")
         work.layout.journal.unlink(missing_ok=True)
-        files.sync_folder(work.layout.data)
+        sync_folder(work.layout.data)
     failpoints.hit("undo-clean")
     clean(work.layout)
     failpoints.hit("undo-clean.done")
@@ -82,7 +83,7 @@ def _lock(work: Transaction) -> None:
             atomic.replace(path, kept.read_bytes())
     else:
         path.unlink(missing_ok=True)
-        files.sync_folder(path.parent)
+        sync_folder(path.parent)
 
 
 def _settings(work: Transaction, entry: Rewritten) -> None:
@@ -112,7 +113,7 @@ def _settings(work: Transaction, entry: Rewritten) -> None:
 def _restore(path: Path, before: bytes | None, mode: int) -> None:
     if before is None:
         path.unlink(missing_ok=True)
-        files.sync_folder(path.parent)
+        sync_folder(path.parent)
     else:
         atomic.replace(path, before, mode=mode)
 

@@ -106,12 +106,14 @@ def _ask() -> None:
 def _run(bot: Opened, plan: Plan, layer: Layer | None, how: How, watch: Watch) -> None:
     from lumia.cli.pkg.handing_over import Deployer
     from lumia.isolation_env import environment
-    from lumia.pkg import operation, python_deps
+    from lumia.pkg import deploying, operation, python_deps
     from lumia.pkg.ground import applied, python_of
 
     built: list[Layer | None] = [None]
 
     def check(lock: Lock) -> None:
+        if any(action.kind in ("install", "upgrade", "enable") for action in plan.actions):
+            deploying.await_worker(bot.root, watch.doing)  # what is taken out may be what keeps them from running
         needed = python_of(applied(plan, bot.root, strict=how.strict))
         same = needed == dict(plan.python)
         wanted = layer if same else python_deps.resolve(needed, root=bot.root, say=watch.doing)

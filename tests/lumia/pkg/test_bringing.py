@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -13,12 +15,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lumia.deployment import Wanted
+from lumia.deployment import Member, Wanted
 from lumia.errors import DeploymentRecordError, PkgError
 from lumia.inmemory import InMemoryTransport
 from lumia.opening import open_bot, taking
-from lumia.pkg import sealing
+from lumia.pkg import bringing, deploying, journal, mutex, sealing
 from lumia.pkg.bringing import Root, arrive
+from lumia.pkg.layout import Layout
 from lumia.pkg.model import Locked
 from lumia.plugin import PluginSet
 from lumia.runtime import Runtime
@@ -129,3 +132,55 @@ def test_a_process_starts_although_its_root_cannot_be_noted(
     bot.transport.deployments().begin(root.sealed(root.held()), 60)
     assert arrive(bot).number == 0
     assert "No space left on device" in caplog.text
+
+
+def test_a_process_that_starts_waits_until_a_pkg_at_work_has_put_back_what_was_rolled_back(
+    bot: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, deployments = root_of(bot), bot.transport.deployments()
+    active, tried = root.sealed(Wanted({})), root.sealed(wanting())
+    deployments.begin(active, 60)
+    holds, looks = [tried], threading.Event()
+
+    def held(_: Root) -> Wanted:
+        looks.set()
+        return holds[-1]
+
+    at_work = [True]
+    monkeypatch.setattr(Root, "held", held)
+    monkeypatch.setattr("lumia.pkg.bringing._at_work", lambda _: at_work[-1])
+    monkeypatch.setattr("lumia.pkg.deploying.hand_over", lambda *a, **b: pytest.fail("half a change was deployed"))
+    with ThreadPoolExecutor(1) as pool:
+        arriving = pool.submit(arrive, bot)
+        assert looks.wait(10)
+        assert not arriving.done()
+        holds.append(active)
+        assert arriving.result(10).number == 1
+
+
+def test_an_operation_that_died_is_cleared_up_by_the_process_that_finds_it(bot: Runtime) -> None:
+    layout = Layout(bot.root)
+    assert not bringing._at_work(bot)
+    with mutex.hold(layout):
+        begun = journal.Journal(
+            id="20261122T000000-abcdef", started="2026-11-22T00:00:00Z", command="pkg -R dice",
+            area="data/pkg/staging/x", changes=(), commit=journal.Commit(branch="main", old=None), had_lock=False,
+        )  # fmt: skip
+        journal.write(layout, begun)
+        assert bringing._at_work(bot)
+    assert not bringing._at_work(bot)
+    assert not layout.journal.exists()
+
+
+@pytest.mark.parametrize("kinds, refused", [((), False), (("gateway",), True), (("gateway", "worker"), False)])
+def test_a_bot_whose_workers_are_all_away_takes_no_change(
+    bot: Runtime, monkeypatch: pytest.MonkeyPatch, kinds: tuple[str, ...], refused: bool
+) -> None:
+    for kind in kinds:
+        bot.transport.deployments().attend(Member(f"here:{kind}", kind))
+    monkeypatch.setattr(deploying, "_opened", lambda root: (bot.transport, bot.config))
+    monkeypatch.setattr(deploying, "WORKER_SECONDS", 0.05)
+    said: list[str] = []
+    with pytest.raises(PkgError, match="but no worker") if refused else nullcontext():
+        deploying.await_worker(bot.root, said.append)
+    assert said == (["waiting for a worker of the bot"] if refused else [])
