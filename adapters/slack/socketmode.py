@@ -134,6 +134,7 @@ class Link:
         self._account, self._socket = account, socket
         self._free = asyncio.Semaphore(AT_ONCE)
         self._storing: set[asyncio.Task[None]] = set()
+        self._rows: dict[str, asyncio.Task[None]] = {}
         self._closing: asyncio.TimerHandle | None = None
         self.ready, self.due = asyncio.Event(), asyncio.Event()
         self.greeting = self.reason = ""
@@ -165,7 +166,10 @@ class Link:
             self._leave(str(said.get("reason") or "disconnect"))
         elif isinstance(said.get("envelope_id"), str):
             await self._free.acquire()
-            task = asyncio.create_task(self._take(said))
+            place = _channel(said)
+            task = asyncio.create_task(self._in_row(said, self._rows.get(place) if place else None))
+            if place:
+                self._rows[place] = task
             self._storing.add(task)
             task.add_done_callback(self._taken)
 
@@ -178,10 +182,17 @@ class Link:
 
     def _taken(self, task: asyncio.Task[None]) -> None:
         self._storing.discard(task)
+        self._rows = {place: last for place, last in self._rows.items() if last is not task}
         self._free.release()
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("account %s: an envelope was not stored, Slack sends it again", self._account.name,
                        exc_info=error)  # fmt: skip
+
+    async def _in_row(self, envelope: Mapping[str, Any], before: asyncio.Task[None] | None) -> None:
+        """Take an envelope after the one before it in its channel: who said it may have to be looked up first."""
+        if before is not None:
+            await asyncio.wait({before})
+        await self._take(envelope)
 
     async def _take(self, envelope: Mapping[str, Any]) -> None:
         until = lumia.system.monotonic() + TRYING
@@ -213,6 +224,14 @@ async def _store(account: Account, envelope: Mapping[str, Any]) -> None:
         await receive.command(account, {key: value for key, value in payload.items() if isinstance(value, str)})
     elif kind == "interactive":
         await receive.interaction(account, payload)
+
+
+def _channel(envelope: Mapping[str, Any]) -> str:
+    """Return the channel an envelope is about, "" for none: what is about none waits for nothing."""
+    payload = envelope.get("payload")
+    event = payload.get("event") if isinstance(payload, Mapping) else None
+    found = event.get("channel") if isinstance(event, Mapping) else None
+    return found if isinstance(found, str) else ""
 
 
 def _object(frame: str | bytes) -> Mapping[str, Any]:

@@ -59,9 +59,8 @@ class SocketPeer:
             envelope |= {"retry_attempt": 0, "retry_reason": ""}
         with self._lock:
             self._waiting[id] = envelope
-            link = self.links[-1] if self.links else None
-        if link is not None:
-            self._push(link, envelope)
+            if self.links:  # under the lock: after what waited for this connection
+                self._push(self.links[-1], envelope)
         return id
 
     def again(self) -> None:
@@ -110,9 +109,8 @@ class SocketPeer:
         with self._lock:
             self.links.append(link)
             self.most_at_once = max(self.most_at_once, len(self.links))
-            waiting = list(self._waiting.values())
-        for envelope in waiting:
-            self._push(link, envelope)
+            for envelope in self._waiting.values():
+                self._push(link, envelope)
         try:
             for frame in link:
                 self._confirmed(json.loads(frame))

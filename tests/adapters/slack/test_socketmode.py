@@ -105,6 +105,26 @@ def test_an_old_connection_that_stays_is_closed_from_here(
     until(lambda: socket.opened == 2 and len(socket.links) == 1)
 
 
+def test_what_a_channel_says_stays_in_order_though_the_first_of_it_has_to_be_tried_again(
+    site: Served, socket: SocketPeer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, tries = site.bot.transport.start_each, list[str]()
+
+    def away_at_first(starts: Any, **options: Any) -> Any:
+        tries.extend(one[0].box for one in starts)
+        if len(tries) == 1:
+            raise BackendUnavailableError("away")
+        return real(starts, **options)
+
+    monkeypatch.setattr(site.bot.transport, "start_each", away_at_first)
+    send(socket, "first", "1718000300.000011")
+    until(lambda: tries)
+    send(socket, "second", "1718000300.000012")
+    send(socket, "elsewhere", "1718000300.000013", channel="G0PRIVATE1", channel_type="group")
+    until(lambda: len(said) == 3)
+    assert said == ["elsewhere", "first", "second"], "another channel waits for nobody"
+
+
 def test_a_cut_connection_is_opened_again_and_nothing_is_lost(site: Served, socket: SocketPeer) -> None:
     for number in range(5):
         send(socket, f"n{number}", f"1718000300.00010{number}")
