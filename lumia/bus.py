@@ -28,9 +28,9 @@ from lumia.marks import (
 )
 
 if TYPE_CHECKING:
-    from lumia.ports import RunRequest
+    from lumia.ports import Kept, RunRequest
     from lumia.routes import Plan
-    from lumia.runtime import Table
+    from lumia.runtime import Runtime, Table
 
 F = TypeVar("F", bound=Function)
 
@@ -190,7 +190,7 @@ def check_pause(step: StepContext, delay: object) -> None:
 
 def _request(
     bot: Any, run_id: str, flow: str, id: str, content: Box[Any], options: _Options, *, hold: bool = False,
-    table: Table | None = None,
+    table: Table | None = None, in_line: bool = False,
 ) -> RunRequest:  # fmt: skip
     check_name("id", id)
     require(content, f"start({id!r})")
@@ -214,6 +214,7 @@ def _request(
         run_id, flow, id, plan, wire, key="" if content.is_arc else options.key or "", dedup=options.dedup,
         delay=options.delay, priority=NORMAL if options.priority is None else options.priority,
         root_id=run_id, attached=False, arc=content.is_arc and bool(plan.steps), lane=options.lane, rate=options.rate,
+        in_line=in_line,
     )  # fmt: skip
 
 
@@ -256,13 +257,19 @@ PLANNED_AT_MOST = 8
 
 
 class Asked:
-    """A start outside of a step: what is to be accepted at once, with the ids it keeps when it is planned anew."""
+    """A start outside of a step: what is to be accepted at once, with the ids it keeps when it is planned anew.
+
+    in_line: it keeps the order of its lane, and asks for nothing that only its plan can tell: it may be kept first.
+    """
 
     def __init__(
         self, flow: str, id: str, content: Box[Any], options: _Options, also: Sequence[tuple[str, Box[Any]]] = ()
     ) -> None:
         twin = _Options(None, "", False, 0.0, options.priority)
         self.id = id
+        self.in_line = bool(options.key) and not (
+            options.lane or options.rate or options.delay or options.queue or content.is_arc
+        ) and not any(box.is_arc for _, box in also)  # fmt: skip
         self._wanted = [(flow, id, content, options), *(("event", name, box, twin) for name, box in also)]
         self._ids = [system.new_id() for _ in self._wanted]
 
@@ -273,7 +280,23 @@ class Asked:
 
     def requests(self, bot: Any, table: Table) -> list[RunRequest]:
         """Return what a transport is asked for, planned with `table`; raises what `start` says of wrong arguments."""
-        return [_request(bot, run, *one, table=table) for run, one in zip(self._ids, self._wanted, strict=True)]
+        (first, *others), (run, *more) = self._wanted, self._ids
+        found = [_request(bot, run, *first, table=table, in_line=self.in_line)]
+        return found + [_request(bot, run, *one, table=table) for run, one in zip(more, others, strict=True)]
+
+    def kept(self, bot: Runtime) -> Kept:
+        """Return what an inbox is asked to keep of a start that is `in_line`; raises what `start` says of it."""
+        from lumia import inbox  # see lumia.store
+        from lumia.ports import Kept
+
+        wires = []
+        for _, id, content, _ in self._wanted:
+            check_name("id", id)
+            wires.append(require(content, f"start({id!r})").dump(bot.secret))
+        flow, id, _, options = self._wanted[0]
+        also = [(run, one[1], wire) for run, one, wire in zip(self._ids[1:], self._wanted[1:], wires[1:], strict=True)]
+        text = inbox.write(flow, id, options.key or "", options.priority, wires[0], also)
+        return Kept(self._ids[0], options.dedup, text)
 
     def unsettled(self) -> StaleRoutesError:
         """Return the error for a route table that doesn't stand still."""

@@ -32,6 +32,7 @@ from lumia.ports import (
     Claim,
     Commit,
     Health,
+    Inbox,
     Limits,
     RunRecord,
     RunRequest,
@@ -50,6 +51,8 @@ MAX_FINISHED = 20_000
 
 class InMemoryTransport(LedgerPort, LanePort, JournalPort, QueuePort, StorePort):
     """Implements `lumia.ports.Transport`. Safe for threads; nothing outlives the object."""
+
+    inbox: Inbox | None = None
 
     def __init__(self, limits: Limits | None = None, clock: Clock | None = None) -> None:
         QueuePort.__init__(self)

@@ -18,6 +18,8 @@ LOST = "lost"
 """Outcome of a try that ended without a commit: its worker died, or it hung."""
 NEXT_DELAY = "next_delay"
 """Detail of a step that put its successor off: by how many seconds."""
+KEPT = "kept"
+"""Detail of a start: how many seconds the inbox held it before (`lumia.ports.Inbox`)."""
 DEFERRED = "deferred"
 """Detail of a step that the outside world put off: for how many seconds."""
 KINDS = ("start", "join", "step", "end", "effect", "dead", CANCEL)

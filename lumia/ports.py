@@ -33,7 +33,8 @@ class RunRequest:
     "run/step" whose effects the first step shares, the second those of the step after it, and so on. arc: the Box is a
     live resource, the run is executed inline by the process that starts it. hold: it and all it starts reach no chat,
     see `lumia.held`. lane, rate: what it asks of its lane, and how often it may be started. returning: it had its turn
-    in the lane before, and comes back to the lane's front. deferred: see `Claim`.
+    in the lane before, and comes back to the lane's front. deferred: see `Claim`. in_line: it comes from outside and
+    lines up behind what the inbox holds (`Inbox`). kept: seconds it has spent there.
     """
 
     run_id: str
@@ -59,6 +60,8 @@ class RunRequest:
     rate: Rate | None = None
     returning: bool = False
     deferred: Deferred = NEVER
+    in_line: bool = False
+    kept: float = 0.0
 
     @property
     def limit_name(self) -> str:
@@ -296,6 +299,32 @@ class QueueInfo:
 ANY = DeadFilter()
 
 
+@dataclass(frozen=True)
+class Kept:
+    """A start that is accepted before it is planned. text: what `lumia.inbox` reads; dedup: as of `RunRequest`."""
+
+    run_id: str
+    dedup: str
+    text: str
+
+
+class Inbox(Protocol):
+    """Where starts are accepted when they come faster than they can be planned: stored in order, with their dedup text.
+
+    Workers take them out in that order and start them, each in an atomic step that also takes it out. While it holds
+    any, `Transport.start` lines up behind them whatever is `RunRequest.in_line`, so that nothing is overtaken.
+    """
+
+    def keep(self, starts: Sequence[Kept]) -> tuple[int, list[str]]:
+        """Store starts; returns how many were there before, and for each the run that serves it.
+
+        That is another run's for a duplicate. Sent again it gives the same answer. Raises `BackendUnavailableError`.
+        """
+
+    def waiting(self) -> tuple[int, float]:
+        """Return how many starts it holds, and the seconds the first of them has been there."""
+
+
 class Embedded(Protocol):
     """A consumer of queues inside a process that does something else, as the gateway; safe for threads."""
 
@@ -316,6 +345,8 @@ class Transport(Protocol):
     """Carries runs from start to end. Every write is atomic; a repeated call gives the first answer again."""
 
     limits: Limits
+    inbox: Inbox | None
+    """None where to plan a start is no more work than to store it."""
 
     def start(self, requests: Sequence[RunRequest], *, routes: int | None = None) -> list[Started]:
         """Accept the requests in one atomic step; a duplicate of the first one starts none of them.

@@ -29,10 +29,13 @@ class StartPort:
         return _started(self._with_plans(requests, lambda *runs: self.call("start", head, *runs)), routes)
 
     def start_each(
-        self, starts: Sequence[Sequence[RunRequest]], *, routes: int | None = None
+        self, starts: Sequence[Sequence[RunRequest]], *, routes: int | None = None, kept: bool = False
     ) -> list[list[Started] | Exception]:
-        """Accept several starts in one trip, each in an atomic step of its own, in this order."""
-        head = self._head(routes)
+        """Accept several starts in one trip, each in an atomic step of its own, in this order.
+
+        kept: each is in the inbox and leaves it in that step; for one that has left it the answer is empty.
+        """
+        head = self._head(routes, kept=kept)
         replies = self.call_each("start", [[head, *self._runs(requests)] for requests in starts])
         lacking = [at for at, reply in enumerate(replies) if _says(reply, b"plan")]
         if lacking:
@@ -51,11 +54,12 @@ class StartPort:
         except LumiaError as error:
             return error
 
-    def _head(self, routes: int | None) -> str:
+    def _head(self, routes: int | None, *, kept: bool = False) -> str:
         limits = self.limits
         head = {"window": int(limits.dedup_window * 1000), "keep": int(limits.keep_runs * 1000),
                 "limit": limits.journal_bytes}  # fmt: skip
-        return json.dumps(head if routes is None else {"routes": routes, **head})
+        known = {} if routes is None else {"routes": routes}
+        return json.dumps({**known, **head, **({"kept": True} if kept else {})})
 
     def _with_plans(self, requests: Sequence[RunRequest], send: Callable[..., Any]) -> Any:
         """Send runs with the plans Redis isn't known to have, and with all of them when it turns out to lack one."""
@@ -83,6 +87,8 @@ def _says(reply: Any, word: bytes) -> bool:
 
 
 def _started(reply: Sequence[bytes], routes: int | None) -> list[Started]:
+    if reply[0] == b"gone":
+        return []
     if reply[0] == b"stale":
         raise StaleRoutesError(f"the plans were made with table {routes}, published is {reply[1].decode()}")
     lanes.check(reply)

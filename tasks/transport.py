@@ -35,6 +35,7 @@ from lumia.ports import (
     Claim,
     Commit,
     Health,
+    Inbox,
     Limits,
     RunRecord,
     RunRequest,
@@ -50,6 +51,7 @@ from tasks.connection import TimedConnection
 from tasks.deployments import RedisDeployments
 from tasks.grouped import Group, Groups, Waiting
 from tasks.history import StreamHistory
+from tasks.inbox import RedisInbox
 from tasks.keys import PREFIX, WORKERS
 from tasks.ledger import LedgerPort
 from tasks.private_queues import QueuePort
@@ -115,6 +117,8 @@ class RedisTransport(StartPort, LedgerPort, QueuePort):
         self._stored: set[str] = set()
         self._plans: dict[bytes, Plan] = {}
         self.groups = Groups()
+        self.kept = RedisInbox(self)
+        self.inbox: Inbox | None = self.kept
 
     def call(self, script: str, *args: Any) -> Any:
         """Run a script; raises `BackendUnavailableError` when Redis can't be reached or refuses to write."""
@@ -259,6 +263,9 @@ class RedisTransport(StartPort, LedgerPort, QueuePort):
         """Return a run's record, or None when it is unknown or no longer kept."""
         self.send_waiting(self.groups.of_run(run_id))
         raw = self._asked("hgetall", self._key("r", run_id))
+        if not raw and (kept := self.kept.find(run_id)) is not None:
+            return kept
+        raw = raw or self._asked("hgetall", self._key("r", run_id))  # between the two looks it may have been started
         if not raw:
             return None
         box = self._asked("get", self._key("b", run_id)) or b""
@@ -318,6 +325,8 @@ class RedisTransport(StartPort, LedgerPort, QueuePort):
         self.send_waiting(self.groups.of_run(run_id))
         keep, why = int(self.limits.keep_runs * 1000), clean(reason) or "cancelled"
         answer = self.call("cancel", run_id, why, secrets.token_hex(8), keep, self.limits.journal_bytes)
+        if answer == b"unknown" and self.kept.cancel(run_id, why):
+            return True
         if answer == b"unknown":
             raise UnknownRunError(f"run {run_id} is unknown here, or ended longer ago than runs are kept")
         if answer == b"ended":

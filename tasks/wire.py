@@ -10,7 +10,7 @@ from typing import Any
 from lumia.box import limit as largest_box
 from lumia.dead import DeadLetter, Failure
 from lumia.flow import NEVER, Deferred
-from lumia.journal import JournalEntry, entry_text
+from lumia.journal import KEPT, JournalEntry, entry_text
 from lumia.lanes import LaneOptions, Rate
 from lumia.marks import DEFAULT_QUEUE, NORMAL
 from lumia.ports import Claim, Commit, Limits, RunRequest, StepRecord, StoreOp
@@ -57,10 +57,13 @@ def run(request: RunRequest, limits: Limits, worker: str, *, with_plan: bool) ->
     # What comes in from outside is of this kind; most of its text is the same for every run of a plan.
     fixed, named = _common(request, limits)
     name, keyed = _text(request.run_id), f',"k":{_text(request.key)}' if request.key else ""
-    entry = f'{{"n":"start","r":{name},{named}{keyed},"f":"{request.flow}"}}'
+    detail = f',"d":{{"{KEPT}":{request.kept:g}}}' if request.kept else ""
+    entry = f'{{"n":"start","r":{name},{named}{keyed},"f":"{request.flow}"{detail}}}'
     found = f'{{"r":{name},{fixed}{keyed},"j":{_text(entry)}'
     if request.dedup:
         found += f',"dd":{_text(request.dedup)}'
+    if request.in_line:
+        found += ',"il":1'
     if not request.plan.steps:
         ended = f'{{"n":"end","r":{name},{named}{keyed},"z":"done","y":"no handler"}}'
         found += f',"je":{_text(ended)}'
@@ -99,6 +102,8 @@ def _unusual(request: RunRequest, limits: Limits, worker: str, *, with_plan: boo
     detail: dict[str, Any] = {"cause": request.cause} if request.cause else {}
     if request.delay > 0:
         detail["delay"] = request.delay
+    if request.kept:
+        detail[KEPT] = request.kept
     if request.plan.queue != DEFAULT_QUEUE:
         detail["queue"] = request.plan.queue
     named = (request.run_id, request.root_id, request.id, request.key)
@@ -112,7 +117,7 @@ def _unusual(request: RunRequest, limits: Limits, worker: str, *, with_plan: boo
         "H": "1" if request.hold else "", "L": "i" if request.inside else "r" if request.returning else "",
         "w": worker if request.arc else "", "dl": _ms(request.delay) or "", "dd": request.dedup, "j": entry,
         "je": ended, "F": failures_text(request.failures) if request.failures else "",
-        "W": deferred_text(request.deferred) if request.deferred != NEVER else "",
+        "W": deferred_text(request.deferred) if request.deferred != NEVER else "", "il": 1 if request.in_line else "",
     }  # fmt: skip
     if request.lane is not None:
         found["lo"] = lane(request, request.lane)

@@ -29,6 +29,7 @@ from tasks.alone import Alone
 from tasks.archive.thread import ArchiveThread
 from tasks.backend import redis_url, worker_name
 from tasks.events import TaskEvents
+from tasks.inbox import InboxThread
 from tasks.keeper import BEAT_SECONDS, Keeper, look_once_more
 from tasks.keys import FAILURES
 from tasks.lists import shared
@@ -55,6 +56,7 @@ class LumiaWorker:
         self._glance: RedisTransport | None = None
         self._keeper: Keeper | None = None
         self._archive: ArchiveThread | None = None
+        self._inbox: InboxThread | None = None
         self._consumer: Any = None
         self._events: Any = None
         self._watch = Watch()
@@ -119,6 +121,8 @@ class LumiaWorker:
         self._follow()
         self._archive = ArchiveThread(self.bot.root, self.transport, self.bot.config)
         self._archive.start()
+        self._inbox = InboxThread(self.bot, self.transport)
+        self._inbox.start()
 
     def _follow(self) -> None:
         """Take part in deployments: plugins are exchanged while this process runs."""
@@ -172,6 +176,9 @@ class LumiaWorker:
 
     def stop(self) -> None:
         """Sign off and unload."""
+        if self._inbox is not None:
+            self._inbox.stop()
+            self._inbox = None
         if self._archive is not None:
             self._archive.stop()
             self._archive = None

@@ -42,7 +42,7 @@ class Gateway:
         self.bot = bot
         self.settings = settings or Settings()
         self.calls = Calls(self.settings.threads, self.settings.waiting)
-        self.intake = Intake(bot, self.settings.waiting)
+        self.intake = Intake(bot, self.settings.waiting, self.settings.keep_from)
         self.feed = JournalFeed(runs.tail, runs.cursor)
         self._in_use: Counter[tuple[str, str]] = Counter()
         self._mount(mounts_of(bot, self._in_use) if mounts is None else mounts)

@@ -2,31 +2,38 @@
 
 While one trip is under way the next batch collects, so that a lone request waits for nobody and a crowd pays for few
 trips. Each start stays an atomic step of its own, with its own result or error, in the order of asking.
+
+When many wait at once, the starts that may (`Asked.in_line`) are only stored, in the transport's inbox, and answered;
+workers plan and start them. That costs a fraction, so the gateway goes on accepting where planning could not keep up.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, Unpack
 
 from lumia.box import Box
 from lumia.bus import PLANNED_AT_MOST, Asked, StartOptions, event, pipe
-from lumia.errors import StaleRoutesError
+from lumia.errors import LumiaError, StaleRoutesError
 from lumia.gateway.calls import BusyError, call
 from lumia.gateway.scope import current
 
 if TYPE_CHECKING:
-    from lumia.ports import RunRequest
+    from lumia.ports import Kept, RunRequest
     from lumia.runtime import Runtime
 
 MOST = 64
 """Starts of one trip: the broker answers nobody else while it executes one of their scripts."""
 MOST_TEXT = 1 << 20
 """Characters of the Boxes of one trip beyond which it takes no more starts."""
+KEEP_SECONDS = 0.25
+"""How long after the inbox was seen to hold starts further ones go there at once: they would have to line up anyway."""
 _FLOWS = {"pipe": pipe, "event": event}
 
 
@@ -36,17 +43,23 @@ class _Waiting:
     requests: list[RunRequest]
     number: int
     answer: asyncio.Future[str]
+    kept: Kept | None = None
 
     @property
     def text(self) -> int:
-        return sum(len(request.box) for request in self.requests)
+        return len(self.kept.text) if self.kept else sum(len(request.box) for request in self.requests)
 
 
 class Intake:
-    """Collects the starts of one event loop. waiting: how many may wait for a trip before clients get a 429."""
+    """Collects the starts of one event loop.
 
-    def __init__(self, bot: Runtime, waiting: int) -> None:
+    waiting: how many may wait for a trip before clients get a 429. keep_from: from how many on they go through the
+    inbox, 0 for never.
+    """
+
+    def __init__(self, bot: Runtime, waiting: int, keep_from: int = 0) -> None:
         self._bot, self._allowed = bot, waiting + MOST
+        self._keep_from, self._keep_until = keep_from, 0.0
         self._waiting: deque[_Waiting] = deque()
         self._trips = ThreadPoolExecutor(1, "lumia-intake")
         self._under_way = False
@@ -68,16 +81,25 @@ class Intake:
 
     async def _asking(self, asked: Asked) -> str:
         loop = asyncio.get_running_loop()
-        table = self._bot.planned
-        if table is None:
-            await loop.run_in_executor(self._trips, self._bot.refresh_routes)
-            table = self._bot.table
-        answer: asyncio.Future[str] = loop.create_future()
-        self._waiting.append(_Waiting(asked, asked.requests(self._bot, table), table.number, answer))
+        if self._keeps(asked, loop):
+            waiting = _Waiting(asked, [], 0, loop.create_future(), asked.kept(self._bot))
+        else:
+            table = self._bot.planned
+            if table is None:
+                await loop.run_in_executor(self._trips, self._bot.refresh_routes)
+                table = self._bot.table
+            waiting = _Waiting(asked, asked.requests(self._bot, table), table.number, loop.create_future())
+        self._waiting.append(waiting)
         if not self._under_way:
             self._under_way = True
             loop.call_soon(self._set_out, loop)  # so that what this turn of the loop brings goes along
-        return await answer
+        return await waiting.answer
+
+    def _keeps(self, asked: Asked, loop: asyncio.AbstractEventLoop) -> bool:
+        """Tell whether a start is only stored for now."""
+        if not self._keep_from or not asked.in_line or self._bot.transport.inbox is None:
+            return False
+        return self.pending >= self._keep_from or loop.time() < self._keep_until
 
     def _set_out(self, loop: asyncio.AbstractEventLoop) -> None:
         batch = self._batch()
@@ -111,6 +133,24 @@ class Intake:
     # --- in the thread
 
     def _trip(self, batch: Sequence[_Waiting]) -> list[str | Exception]:
+        found = list[str | Exception]()
+        for keeping, some in groupby(batch, lambda one: one.kept is not None):
+            group = list(some)
+            found += self._keep(group) if keeping else self._start(group)
+        return found
+
+    def _keep(self, batch: Sequence[_Waiting]) -> list[str | Exception]:
+        inbox = self._bot.transport.inbox
+        assert inbox is not None
+        try:
+            before, runs = inbox.keep([one.kept for one in batch if one.kept])
+        except LumiaError as error:
+            return [error] * len(batch)
+        if before:
+            self._keep_until = time.monotonic() + KEEP_SECONDS
+        return list(runs)
+
+    def _start(self, batch: Sequence[_Waiting]) -> list[str | Exception]:
         found: list[Any] = [None] * len(batch)
         left = list(range(len(batch)))
         for _ in range(PLANNED_AT_MOST):
@@ -136,6 +176,10 @@ class Intake:
             for at, answer in zip(places[begin:end], answers, strict=True):
                 found[at] = answer if isinstance(answer, Exception) else answer[0].run_id
             begin = end
+            if isinstance(answers[-1], StaleRoutesError):  # what was planned later must not overtake these
+                for at in places[begin:]:
+                    found[at] = answers[-1]
+                return
 
     def _plan_anew(self, batch: Sequence[_Waiting]) -> None:
         with self._bot.activated():
@@ -156,7 +200,8 @@ async def start(
     """Start a run from a route or a resident and return its id once it is stored; never blocks the gateway.
 
     flow: pipe or event; everything else as for `lumia.pipe.start`, and so are the errors. It is committed together with
-    what other requests start at the same moment. Raises `BusyError` (429) when too many wait.
+    what other requests start at the same moment. Raises `BusyError` (429) when too many wait. While many wait, what is
+    stored is the start itself, in the inbox: the run is known at once, and begins when those accepted before it have.
     """
     gateway = current()
     wanted = _FLOWS[flow]

@@ -18,7 +18,7 @@ class Settings:
     how long a client may take for a request's headers, send_timeout: to take what it is sent. connections: open at
     once, of both kinds. socket_rate: messages a second that are taken from one WebSocket. drain: how long in-flight
     requests may take after SIGTERM. threads: calls into the core at once; waiting: calls that may queue for them before
-    clients get a 429.
+    clients get a 429. keep_from: from how many starts at once on they are stored first and planned by workers, 0 never.
     """
 
     host: str = "127.0.0.1"
@@ -35,6 +35,7 @@ class Settings:
     drain: float = 10.0
     threads: int = 32
     waiting: int = 512
+    keep_from: int = 16
 
     @classmethod
     def of(cls, section: Any) -> Settings:

@@ -34,10 +34,25 @@ RUNS = (
     "dead",
     "limit",
     "age",
+    "keep",
 )
 NAMES = (*RUNS, *EFFECTS)
 DEPLOYMENTS = ("publish", "deploy", "attend", "answer")
-MORE = ("lease", "own", "advance", "trim", "compact", "alarm", "note", "waiting", "deploy", "attend", "answer")
+MORE = (
+    "peek",
+    "unkeep",
+    "lease",
+    "own",
+    "advance",
+    "trim",
+    "compact",
+    "alarm",
+    "note",
+    "waiting",
+    "deploy",
+    "attend",
+    "answer",
+)
 _FOLDER = Path(__file__).parent
 
 

@@ -442,6 +442,27 @@ local function known(r, window)
   return redis.call('GET', name)
 end
 
+-- The inbox holds starts that were accepted and are still to be planned: `inbox` their runs in order, `kept` their text.
+-- Keep one, unless it is there or was started already; returns the run that serves it.
+local function keep_start(id, dedup, text, window)
+  if dedup ~= '' then
+    local name = P .. 'dd:' .. dedup
+    if not redis.call('SET', name, id, 'NX', 'PX', window) then return redis.call('GET', name) end
+  elseif redis.call('HEXISTS', P .. 'kept', id) == 1 or redis.call('EXISTS', runkey(id)) == 1 then
+    return id
+  end
+  redis.call('HSET', P .. 'kept', id, text)
+  if redis.call('RPUSH', P .. 'inbox', id) == 1 then redis.call('PUBLISH', P .. 'mail', '') end
+  return id
+end
+
+-- Take one out of the inbox; it is nearly always the first.
+local function let_start_go(id)
+  if redis.call('HDEL', P .. 'kept', id) == 0 then return false end
+  redis.call('LREM', P .. 'inbox', 1, id)
+  return true
+end
+
 -- Like `known`, without remembering anything: for what has to be looked at before the first write.
 local function served(r)
   return redis.call('EXISTS', runkey(r.r)) == 1 or redis.call('EXISTS', P .. 'jn:' .. r.r) == 1

@@ -1,7 +1,28 @@
--- Accept runs in one atomic step. ARGV: prefix, header JSON {routes, window, keep, limit}, then per run: JSON, wire.
+-- Accept runs in one atomic step. ARGV: prefix, header JSON {routes, window, keep, limit, kept}, then per run: JSON, wire.
 -- Returns {'ok', run, flag, run, …} (flag 1: a duplicate, j: joined that run), {'stale'} when a newer route table is
 -- published, {'plan'} when one is missing, or {'full', …} and {'limited', …} (see lanes.lua).
+-- kept: these are in the inbox and leave it now; {'gone'} when they have left it. Others that have to keep the order of
+-- their lane (`il`) line up in the inbox while it holds any.
 local head = cjson.decode(ARGV[2])
+if head.kept then
+  if redis.call('HEXISTS', P .. 'kept', cjson.decode(ARGV[3]).r) == 0 then return {'gone'} end
+elseif redis.call('EXISTS', P .. 'inbox') == 1 then
+  local first = cjson.decode(ARGV[3])
+  if first.il then
+    local also, answer = {}, {'ok'}
+    for i = 3, #ARGV, 2 do
+      local r = cjson.decode(ARGV[i])
+      if i > 3 then also[#also + 1] = {r.r, r.i, ARGV[i + 1]} end
+      answer[#answer + 1], answer[#answer + 2] = r.r, '0'
+    end
+    local kept = {f = first.n or 'pipe', i = first.i, k = first.k, p = tonumber(first.p), b = ARGV[4]}
+    if #also > 0 then kept.a = also end
+    local there = redis.call('EXISTS', runkey(first.r)) == 1 and first.r
+      or keep_start(first.r, first.dd or '', cjson.encode(kept), head.window)
+    if there ~= first.r then answer[2], answer[3] = there, '1' end
+    return answer
+  end
+end
 if head.routes then
   local published = redis.call('HGET', P .. 'routes', 'number')
   if published ~= tostring(head.routes) then return {'stale', published or ''} end
@@ -32,4 +53,5 @@ for i = 1, #requests, 2 do
   end
   answer[#answer + 1], answer[#answer + 2] = run, flag
 end
+if head.kept then let_start_go(first.r) end
 return answer

@@ -1,0 +1,61 @@
+"""Starts that are accepted before they are planned: the text the inbox holds of one, and the requests it becomes.
+
+The text is one JSON object: f flow, i id, k lane, p priority where it isn't the usual one, b the Box's wire text, a the
+events beside it as [run, id, wire text]. tasks/scripts/start.lua writes it, too.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from lumia.marks import NORMAL
+from lumia.ports import RunRequest
+
+if TYPE_CHECKING:
+    from lumia.routes import Plan
+    from lumia.runtime import Runtime, Table
+
+_dumps = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
+def write(
+    flow: str, id: str, key: str, priority: int | None, box: str, also: Sequence[tuple[str, str, str]] = ()
+) -> str:
+    """Return the text of a start. box: wire text. also: (run, event id, wire text) of the events beside it."""
+    found: dict[str, Any] = {"f": flow, "i": id, "k": key, "b": box}
+    if priority not in (None, NORMAL):
+        found["p"] = priority
+    if also:
+        found["a"] = also
+    return _dumps(found)
+
+
+def head(text: str) -> tuple[str, str, str, str]:
+    """Return flow, id, lane and the Box's wire text of a start."""
+    found: dict[str, Any] = json.loads(text)
+    return found["f"], found["i"], found["k"], found["b"]
+
+
+def read(run_id: str, text: str, bot: Runtime, table: Table, seconds: float) -> list[RunRequest]:
+    """Return what a transport is asked for, planned with `table`. seconds: how long the start was kept."""
+    found: dict[str, Any] = json.loads(text)
+    flow, id, priority = found["f"], found["i"], found.get("p", NORMAL)
+    plan = table.index.plan(flow, id)
+    if flow == "pipe" and not plan.steps:
+        bot.log.warning("start(%r): nothing handles this pipeline; the run ends at once", id)
+    first = _request(run_id, flow, id, plan, found["b"], priority, key=found["k"], kept=round(seconds, 3))
+    return [first, *(_twin(table, priority, *row) for row in found.get("a", ()))]
+
+
+def _twin(table: Table, priority: int, run_id: str, id: str, wire: str) -> RunRequest:
+    return _request(run_id, "event", id, table.index.plan("event", id), wire, priority)
+
+
+def _request(
+    run_id: str, flow: str, id: str, plan: Plan, wire: str, priority: int, *, key: str = "", kept: float = 0.0
+) -> RunRequest:
+    return RunRequest(
+        run_id, flow, id, plan, wire, key=key, priority=priority, root_id=run_id, attached=False, kept=kept
+    )
