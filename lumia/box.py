@@ -41,10 +41,12 @@ class Box(Generic[T_co]):
     is `clone()`; pickling one works for copies and raises `ArcError` for a live resource.
     """
 
-    __slots__ = ("__weakref__", "_content", "_expected", "_meta")
+    __slots__ = ("__weakref__", "_content", "_edited", "_expected", "_written")
     _content: Content
     _expected: tuple[Any, str] | None
-    _meta: dict[str, Any]
+    _written: str
+    """Meta as JSON text, as long as nobody has looked at it: then `_edited` holds it."""
+    _edited: dict[str, Any] | None
 
     def __init__(self, *args: object, **kwargs: object) -> None:
         """Raise `BoxError`: how a value travels is found out by `Box.any`."""
@@ -67,7 +69,7 @@ class Box(Generic[T_co]):
         carried = boxwire.write_meta(meta)
         content = _content(value, destructor)
         _refuse_too_large(content, carried)
-        return _make(content, boxwire.read_meta(carried))
+        return _make(content, carried)
 
     @staticmethod
     def load(wire: str, secret: bytes) -> Box[Any]:
@@ -84,7 +86,9 @@ class Box(Generic[T_co]):
         secret: the bot's key, with which dill is signed. Raises `ArcError` for a live resource, `BoxError` when meta
         holds more than JSON values, and `BoxTooLargeError` when meta has grown too large.
         """
-        carried = boxwire.write_meta(self._meta)
+        if self._edited is None:
+            return self._content.wire(self._written, secret)
+        carried = boxwire.write_meta(self._edited)
         _refuse_too_large(self._content, carried)
         return self._content.wire(carried, secret)
 
@@ -104,8 +108,7 @@ class Box(Generic[T_co]):
 
         Raises `BoxCycleError` for a resource that came to refer to its own Box, `BoxError` for meta that isn't JSON.
         """
-        carried = boxwire.read_meta(boxwire.write_meta(self._meta))
-        return _make(self._content.clone(), carried, self._expected)
+        return _make(self._content.clone(), self._carried(), self._expected)
 
     def expecting(self, declared: Any, handler: str) -> Box[Any]:
         """Return a view of this Box, with the same content and the same meta, whose `into()` checks the type.
@@ -114,9 +117,9 @@ class Box(Generic[T_co]):
         name, for messages.
         """
         if declared is Box:
-            return _make(self._content, self._meta)
+            return _make(self._content, self.meta)
         inner = get_args(declared)[0] if get_origin(declared) is Box else declared
-        return _make(self._content, self._meta, (inner, handler))
+        return _make(self._content, self.meta, (inner, handler))
 
     def inner_type(self) -> type:
         """Return the class of the stored value; raises `BoxTypeError` when this process doesn't have it."""
@@ -138,7 +141,12 @@ class Box(Generic[T_co]):
     @property
     def meta(self) -> dict[str, Any]:
         """What travels beside the content (`account`, `force_engage`, …): JSON values, edited in place."""
-        return self._meta
+        if self._edited is None:
+            self._edited = boxwire.read_meta(self._written)
+        return self._edited
+
+    def _carried(self) -> str:
+        return self._written if self._edited is None else boxwire.write_meta(self._edited)
 
     @property
     def transport(self) -> Literal["json", "dill", "arc"]:
@@ -168,11 +176,11 @@ class Box(Generic[T_co]):
     def __reduce__(self) -> tuple[Any, ...]:
         if self.is_arc:
             self._content.wire("", b"")  # which says why it can't
-        return _rebuild, (self._content, boxwire.write_meta(self._meta))
+        return _rebuild, (self._content, self._carried())
 
     def __repr__(self) -> str:
         # Never the content: it ends up in logs, and nobody knows what is in it.
-        meta = f", meta: {', '.join(sorted(map(str, self._meta)))[:60]}" if self._meta else ""
+        meta = f", meta: {', '.join(sorted(map(str, self.meta)))[:60]}" if self.meta else ""
         return f"<Box {self.transport} {self._content.name}{meta}>"
 
 
@@ -218,14 +226,16 @@ class _Dropped:
     value = wire = size = clone = stale = _refuse
 
 
-def _make(content: Content, meta: dict[str, Any], expected: tuple[Any, str] | None = None) -> Box[Any]:
+def _make(content: Content, meta: dict[str, Any] | str, expected: tuple[Any, str] | None = None) -> Box[Any]:
+    """Return a Box. meta: its JSON text, or the dict that is its meta from now on."""
     box: Box[Any] = object.__new__(Box)
-    box._content, box._meta, box._expected = content, meta, expected
+    box._content, box._expected = content, expected
+    box._written, box._edited = (meta, None) if isinstance(meta, str) else ("", meta)
     return box
 
 
 def _rebuild(content: Content, meta: str) -> Box[Any]:
-    return _make(content, boxwire.read_meta(meta))
+    return _make(content, meta)
 
 
 def _content(value: Any, destructor: Destructor | None) -> Content:

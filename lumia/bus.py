@@ -271,7 +271,7 @@ class Asked:
             options.lane or options.rate or options.delay or options.queue or content.is_arc
         ) and not any(box.is_arc for _, box in also)  # fmt: skip
         self._wanted = [(flow, id, content, options), *(("event", name, box, twin) for name, box in also)]
-        self._ids = [system.new_id() for _ in self._wanted]
+        self._ids = [system.new_id()]
 
     @property
     def boxes(self) -> list[Box[Any]]:
@@ -280,6 +280,7 @@ class Asked:
 
     def requests(self, bot: Any, table: Table) -> list[RunRequest]:
         """Return what a transport is asked for, planned with `table`; raises what `start` says of wrong arguments."""
+        self._ids += [system.new_id() for _ in self._wanted[len(self._ids) :]]
         (first, *others), (run, *more) = self._wanted, self._ids
         found = [_request(bot, run, *first, table=table, in_line=self.in_line)]
         return found + [_request(bot, run, *one, table=table) for run, one in zip(more, others, strict=True)]
@@ -294,7 +295,7 @@ class Asked:
             check_name("id", id)
             wires.append(require(content, f"start({id!r})").dump(bot.secret))
         flow, id, _, options = self._wanted[0]
-        also = [(run, one[1], wire) for run, one, wire in zip(self._ids[1:], self._wanted[1:], wires[1:], strict=True)]
+        also = [(one[1], wire) for one, wire in zip(self._wanted[1:], wires[1:], strict=True)]
         text = inbox.write(flow, id, options.key or "", options.priority, wires[0], also)
         return Kept(self._ids[0], options.dedup, text)
 

@@ -29,9 +29,17 @@ def _base32(number: int, length: int) -> str:
     return "".join(reversed(pairs))
 
 
+_latest = (0, _base32(0, _TIME))
+
+
 def timed_id(seconds: float, noise: int) -> str:
     """Return an id for a moment (seconds since 1970) with 60 bits of `noise`; ids sort by millisecond."""
-    return _base32(int(seconds * 1000), _TIME) + _base32(noise, _REST)
+    global _latest
+    ms, (known, head) = int(seconds * 1000), _latest
+    if ms != known:
+        head = _base32(ms, _TIME)
+        _latest = (ms, head)
+    return head + _base32(noise, _REST)
 
 
 def child_id(run_id: str, step: int, ordinal: int | str) -> str:

@@ -1,7 +1,7 @@
 """Starts that are accepted before they are planned: the text the inbox holds of one, and the requests it becomes.
 
 The text is one JSON object: f flow, i id, k lane, p priority where it isn't the usual one, b the Box's wire text, a the
-events beside it as [run, id, wire text]. tasks/scripts/start.lua writes it, too.
+events beside it as [id, wire text]. tasks/scripts/start.lua writes it, too.
 """
 
 from __future__ import annotations
@@ -12,24 +12,23 @@ from typing import TYPE_CHECKING, Any
 
 from lumia.marks import NORMAL
 from lumia.ports import RunRequest
+from lumia.system import new_id
 
 if TYPE_CHECKING:
     from lumia.routes import Plan
     from lumia.runtime import Runtime, Table
 
-_dumps = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+_text = json.encoder.encode_basestring
 
 
-def write(
-    flow: str, id: str, key: str, priority: int | None, box: str, also: Sequence[tuple[str, str, str]] = ()
-) -> str:
-    """Return the text of a start. box: wire text. also: (run, event id, wire text) of the events beside it."""
-    found: dict[str, Any] = {"f": flow, "i": id, "k": key, "b": box}
+def write(flow: str, id: str, key: str, priority: int | None, box: str, also: Sequence[tuple[str, str]] = ()) -> str:
+    """Return the text of a start. box: wire text. also: (event id, wire text) of the events beside it."""
+    found = f'{{"f":"{flow}","i":{_text(id)},"k":{_text(key)},"b":{_text(box)}'
     if priority not in (None, NORMAL):
-        found["p"] = priority
+        found += f',"p":{priority}'
     if also:
-        found["a"] = also
-    return _dumps(found)
+        found += ',"a":[' + ",".join(f"[{_text(one)},{_text(wire)}]" for one, wire in also) + "]"
+    return found + "}"
 
 
 def head(text: str) -> tuple[str, str, str, str]:
@@ -49,8 +48,8 @@ def read(run_id: str, text: str, bot: Runtime, table: Table, seconds: float) -> 
     return [first, *(_twin(table, priority, *row) for row in found.get("a", ()))]
 
 
-def _twin(table: Table, priority: int, run_id: str, id: str, wire: str) -> RunRequest:
-    return _request(run_id, "event", id, table.index.plan("event", id), wire, priority)
+def _twin(table: Table, priority: int, id: str, wire: str) -> RunRequest:
+    return _request(new_id(), "event", id, table.index.plan("event", id), wire, priority)
 
 
 def _request(

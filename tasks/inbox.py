@@ -181,7 +181,8 @@ class InboxThread:
 
     def _start(self, waiting: Sequence[tuple[str, str]]) -> None:
         """Start these in their order, up to the first one that has to wait."""
-        table, starts, runs = self._bot.table, list[list[RunRequest]](), list[str]()
+        table, runs = self._bot.table, list[str]()
+        starts: list[list[RunRequest]] = []
         for run_id, text in waiting:
             try:
                 requests = inbox.read(run_id, text, self._bot, table, max(0.0, time.time() - id_time(run_id)))

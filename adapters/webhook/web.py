@@ -34,7 +34,7 @@ async def post(request: gateway.Request) -> gateway.Response:
     except lumia.errors.BlobError as error:
         full = isinstance(error, lumia.errors.BlobWriteError)
         raise gateway.HTTPException(503 if full else 400, str(error), {"Retry-After": "30"} if full else None) from None
-    return gateway.JSONResponse({"run_id": run_id}, 202)
+    return gateway.Response(f'{{"run_id":"{run_id}"}}', 202, media_type="application/json")
 
 
 @lumia.web.route("/webhook/{source}/runs/{run_id}")

@@ -12,7 +12,7 @@ elseif redis.call('EXISTS', P .. 'inbox') == 1 then
     local also, answer = {}, {'ok'}
     for i = 3, #ARGV, 2 do
       local r = cjson.decode(ARGV[i])
-      if i > 3 then also[#also + 1] = {r.r, r.i, ARGV[i + 1]} end
+      if i > 3 then also[#also + 1] = {r.i, ARGV[i + 1]} end
       answer[#answer + 1], answer[#answer + 2] = r.r, '0'
     end
     local kept = {f = first.n or 'pipe', i = first.i, k = first.k, p = tonumber(first.p), b = ARGV[4]}

@@ -1,0 +1,328 @@
+"""The inbox: what was accepted before it was planned is started once, in order, and nothing overtakes it."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import lumia
+from lumia import inbox
+from lumia.bus import Asked
+from lumia.dead import DeadFilter
+from lumia.journal import JournalEntry
+from lumia.ports import Kept, RunRequest
+from lumia.runtime import Runtime, open_bot
+from lumia.system import new_id
+from tasks import inbox as module
+from tasks.backend import worker_name
+from tasks.inbox import InboxThread
+from tasks.transport import RedisTransport, connect
+from tests.support import servers
+from tests.support.wait import until
+from tests.support.workers import bot_root, worker, write_plugin
+
+CODE = """
+import lumia
+
+@lumia.pipe.on("msg")
+def hear(content):
+    lumia.store.append("heard", content.into()["n"], scope=content.meta["chat"], keep=10000)
+
+@lumia.event.consumer("msg.raw")
+def note(content):
+    lumia.store.append("raw", content.into())
+"""
+
+
+class Bot:
+    """A bot in this process whose steps are executed when a test says so."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self.runtime = runtime
+        self.transport: Any = runtime.transport
+        self.redis: Any = self.transport.redis
+        self.inbox = InboxThread(runtime, self.transport)
+
+    def asked(self, n: int, chat: str = "a", **options: Any) -> Asked:
+        content = lumia.Box.any({"n": n}, meta={"chat": chat})
+        return lumia.pipe.ask("msg", content, key=f"web:group-{chat}", dedup=f"{chat} {n}", **options)
+
+    def keep(self, *asked: Asked) -> list[str]:
+        return list(self.transport.inbox.keep([one.kept(self.runtime) for one in asked])[1])
+
+    def start(self, n: int, chat: str = "a", **options: Any) -> str:
+        content = lumia.Box.any({"n": n}, meta={"chat": chat})
+        return lumia.pipe.start("msg", content, key=f"web:group-{chat}", dedup=f"{chat} {n}", **options)
+
+    def take(self) -> int:
+        """Start what the inbox holds, one batch of it; returns how many were there."""
+        waiting = self.inbox._inbox.oldest()
+        self.inbox._start(waiting)
+        return len(waiting)
+
+    def work(self) -> None:
+        while (message := self.redis.rpop("default:3")) is not None:
+            run, step, seq = json.loads(json.loads(message)["body"])[0]
+            claim = self.transport.claim(run, step, seq)
+            if claim is not None:
+                self.runtime.executor.process(claim)
+
+    def heard(self, chat: str = "a") -> list[int]:
+        return lumia.store.of("ear").items("heard", scope=chat)
+
+    def journal(self, run_id: str) -> list[JournalEntry]:
+        return [entry for entry in lumia.runs.tail("0", timeout=0, limit=1000) if entry.run_id == run_id]
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    found = bot_root(tmp_path_factory.mktemp("bot"))
+    write_plugin(found, "ear", CODE)
+    return found
+
+
+@pytest.fixture
+def bot(root: Path, valkey_server: servers.Server) -> Iterator[Bot]:
+    redis = connect(valkey_server.url)
+    redis.flushdb()
+    transport = RedisTransport(redis, worker=worker_name(), url=valkey_server.url)
+    runtime = open_bot(root, load="all", transport=transport)
+    try:
+        assert runtime.plugins is not None
+        runtime.use_routes(transport.publish(runtime.install(runtime.plugins)))
+        with runtime.activated():
+            yield Bot(runtime)
+    finally:
+        runtime.close()
+
+
+class TestKeeping:
+    def test_what_is_kept_is_started_in_order_and_leaves(self, bot: Bot) -> None:
+        runs = bot.keep(*(bot.asked(n) for n in range(5)))
+        assert bot.transport.inbox.waiting()[0] == 5 and bot.heard() == []
+        assert bot.take() == 5
+        bot.work()
+        assert bot.heard() == [0, 1, 2, 3, 4] and bot.transport.inbox.waiting() == (0, 0.0)
+        assert [bot.transport.run(run).outcome for run in runs] == ["done"] * 5
+        assert not bot.redis.exists("lumia:kept", "lumia:inbox")
+
+    def test_a_duplicate_gets_the_first_ones_run(self, bot: Bot) -> None:
+        first, again = bot.keep(bot.asked(1)), bot.keep(bot.asked(1), bot.asked(2))
+        assert again[0] == first[0] != again[1]
+        assert bot.start(1) == first[0], "nor does a start beside the inbox make it twice"
+        bot.take()
+        assert bot.keep(bot.asked(1)) == first, "nor one that comes after it was started"
+        assert bot.transport.inbox.waiting()[0] == 0
+        bot.work()
+        assert bot.heard() == [1, 2]
+
+    def test_sent_again_it_gives_the_same_answer(self, bot: Bot) -> None:
+        kept = [bot.asked(n).kept(bot.runtime) for n in range(2)]
+        kept.append(Kept(new_id(), "", kept[0].text))
+        first = bot.transport.inbox.keep(kept)[1]
+        assert bot.transport.inbox.keep(kept)[1] == first == [one.run_id for one in kept]
+        assert bot.transport.inbox.waiting()[0] == 3
+
+    def test_the_twin_begins_beside_it(self, bot: Bot) -> None:
+        bot.keep(bot.asked(1, also=[("msg.raw", lumia.Box.any("bytes"))]))
+        bot.take()
+        bot.work()
+        assert lumia.store.of("ear").items("raw") == ["bytes"]
+
+    def test_its_record_says_that_it_waits(self, bot: Bot) -> None:
+        (run,) = bot.keep(bot.asked(1))
+        record = bot.transport.run(run)
+        assert (record.state, record.id, record.key) == ("waiting", "msg", "web:group-a")
+        with pytest.raises(lumia.errors.RunTimeoutError):
+            bot.transport.wait(run, 0.01)
+
+    def test_the_journal_tells_how_long_it_was_kept(self, bot: Bot) -> None:
+        (run,) = bot.keep(bot.asked(1))
+        until(lambda: bot.transport.inbox.waiting()[1] > 0.01)
+        bot.take()
+        (start,) = [entry for entry in bot.journal(run) if entry.kind == "start"]
+        assert 0.01 <= start.detail["kept"] < 60
+
+
+class TestOrder:
+    def test_a_start_lines_up_behind_what_is_kept(self, bot: Bot) -> None:
+        bot.keep(bot.asked(1))
+        raw = [("msg.raw", lumia.Box.any("second"))]
+        run = bot.start(2, also=raw)
+        assert bot.transport.run(run).state == "waiting" and bot.redis.llen("default:3") == 0
+        assert bot.start(2) == run
+        bot.take()
+        bot.work()
+        assert bot.heard() == [1, 2] and lumia.store.of("ear").items("raw") == ["second"]
+
+    def test_what_needs_its_plan_or_has_no_lane_does_not(self, bot: Bot) -> None:
+        bot.keep(bot.asked(1))
+        lumia.pipe.start("msg", lumia.Box.any({"n": 7}, meta={"chat": "b"}))
+        bot.start(8, "b", cap=3)
+        bot.work()
+        assert bot.heard("b") == [7, 8] and bot.transport.inbox.waiting()[0] == 1
+
+    def test_a_priority_is_kept(self, bot: Bot) -> None:
+        bot.keep(bot.asked(1, "slow", priority=9), bot.asked(2, "quick"))
+        bot.start(3, "urgent", priority=0)
+        bot.take()
+        assert [bot.redis.llen(name) for name in ("default", "default:3", "default:9")] == [1, 1, 1]
+
+    @settings(max_examples=25, deadline=None)
+    @given(st.lists(st.tuples(st.sampled_from(["keep", "start", "take", "work"]), st.sampled_from("ab")), max_size=40))
+    def test_whatever_way_they_come_each_lane_keeps_its_order(
+        self, root: Path, valkey_server: servers.Server, moves: Sequence[tuple[str, str]]
+    ) -> None:
+        redis = connect(valkey_server.url)
+        redis.flushdb()
+        transport = RedisTransport(redis, worker=worker_name(), url=valkey_server.url)
+        runtime = open_bot(root, load="all", transport=transport)
+        try:
+            assert runtime.plugins is not None
+            runtime.use_routes(transport.publish(runtime.install(runtime.plugins)))
+            with runtime.activated():
+                _play(Bot(runtime), moves)
+        finally:
+            runtime.close()
+
+
+def _play(bot: Bot, moves: Sequence[tuple[str, str]]) -> None:
+    said: dict[str, list[int]] = {"a": [], "b": []}
+    for n, (move, chat) in enumerate(moves):
+        if move == "take":
+            bot.take()
+        elif move == "work":
+            bot.work()
+        else:
+            bot.keep(bot.asked(n, chat)) if move == "keep" else bot.start(n, chat)
+            said[chat].append(n)
+    while bot.take():
+        pass
+    bot.work()
+    assert {chat: bot.heard(chat) for chat in said} == said
+
+
+class TestEnds:
+    def test_one_that_waits_can_be_cancelled(self, bot: Bot) -> None:
+        first, second = bot.keep(bot.asked(1), bot.asked(2))
+        assert bot.transport.cancel(first, "not wanted")
+        bot.take()
+        bot.work()
+        assert bot.heard() == [2] and bot.transport.inbox.waiting()[0] == 0
+        end = bot.journal(first)[-1]
+        assert (end.kind, end.outcome, end.reason) == ("end", "cancelled", "not wanted")
+
+    def test_one_that_cannot_be_started_is_a_dead_letter_and_the_others_go_on(self, bot: Bot) -> None:
+        broken = Kept(new_id(), "broken", '{"f":"pipe","i":"msg","k":"web:group-a","b":"{\\"j\\":1}","a":[["x"]]}')
+        bot.transport.inbox.keep([broken])
+        bot.keep(bot.asked(2))
+        bot.take()
+        bot.work()
+        assert bot.heard() == [2]
+        (letter,) = bot.transport.dead(DeadFilter())
+        assert letter.run_id == broken.run_id and "could not be started" in letter.error
+        assert [entry.kind for entry in bot.journal(broken.run_id)] == ["start", "dead", "end"]
+
+    def test_a_plan_of_an_older_table_is_made_anew(self, bot: Bot) -> None:
+        (run,) = bot.keep(bot.asked(1))
+        bot.redis.hincrby("lumia:routes", "number", 1)
+        assert bot.take() == 1 and bot.transport.inbox.waiting()[0] == 1
+        assert bot.take() == 1 and bot.transport.inbox.waiting()[0] == 0
+        bot.work()
+        assert bot.heard() == [1] and bot.transport.run(run).outcome == "done"
+
+    def test_two_that_take_them_out_start_each_once(self, bot: Bot) -> None:
+        bot.keep(*(bot.asked(n) for n in range(30)))
+        waiting = bot.inbox._inbox.oldest()
+        threads = [threading.Thread(target=lambda: _within(bot, waiting)) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        bot.work()
+        assert bot.heard() == list(range(30))
+
+
+def _within(bot: Bot, waiting: Sequence[tuple[str, str]]) -> None:
+    with bot.runtime.activated():
+        bot.inbox._start(waiting)
+
+
+class TestThread:
+    def test_it_starts_what_comes_at_once_and_hands_on_when_it_ends(
+        self, bot: Bot, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(module, "LISTEN_SECONDS", 30.0)
+        bot.inbox.start()
+        until(lambda: bot.redis.pubsub_numsub("lumia:mail")[0][1] == 1)
+        bot.keep(bot.asked(1))
+        until(lambda: bot.transport.inbox.waiting()[0] == 0)
+        bot.keep(bot.asked(2))
+        until(lambda: bot.transport.inbox.waiting()[0] == 0)
+        monkeypatch.setattr(module, "LISTEN_SECONDS", 0.01)
+        bot.keep(bot.asked(3))
+        bot.inbox.stop()
+        assert bot.transport.lease(module.LEASE, "another", 5.0)
+
+    def test_a_broken_connection_is_made_anew(self, bot: Bot) -> None:
+        bot.inbox.start()
+        try:
+            until(lambda: bot.redis.pubsub_numsub("lumia:mail")[0][1] == 1)
+            bot.redis.client_kill_filter(_type="pubsub")
+            until(lambda: bot.redis.pubsub_numsub("lumia:mail")[0][1] == 1)
+            bot.keep(bot.asked(1))
+            until(lambda: bot.transport.inbox.waiting()[0] == 0)
+        finally:
+            bot.inbox.stop()
+
+
+def test_killed_workers_lose_nothing_and_make_nothing_twice(root: Path, url: str) -> None:
+    transport = RedisTransport(connect(url), worker=worker_name(), url=url)
+    with worker(root, url, name="first") as first:
+        runtime = open_bot(root, transport=transport)
+        try:
+            with runtime.activated():
+                bot = Bot(runtime)
+                for n in range(0, 3000, 50):
+                    bot.keep(*(bot.asked(m, str(m % 7)) for m in range(n, n + 50)))
+                    if n == 1500:
+                        first.kill()
+                with worker(root, url, name="second"):
+                    chats = [str(chat) for chat in range(7)]
+                    until(lambda: sum(len(bot.heard(chat)) for chat in chats) >= 3000, timeout=60)
+                assert {c: bot.heard(c) for c in chats} == {c: list(range(int(c), 3000, 7)) for c in chats}
+        finally:
+            runtime.close()
+
+
+names = st.text(st.characters(blacklist_categories=["Cs"]), max_size=20)
+
+
+@given(names, names, st.sampled_from([None, 0, 3, 9]), names, st.lists(st.tuples(names, names), max_size=3))
+def test_what_is_written_is_json_that_reads_the_same(
+    id: str, key: str, priority: int | None, box: str, also: list[tuple[str, str]]
+) -> None:
+    text = inbox.write("event", id, key, priority, box, also)
+    found = json.loads(text)
+    assert (found["f"], found["i"], found["k"], found["b"]) == ("event", id, key, box) == inbox.head(text)
+    assert found.get("p", 3) == (3 if priority is None else priority)
+    assert [tuple(row) for row in found.get("a", [])] == also
+
+
+def test_what_lua_writes_reads_as_what_python_writes(bot: Bot) -> None:
+    content, raw = lumia.Box.any({"n": 'ü "/\\ \n€😀'}, meta={"chat": "a"}), lumia.Box.any("/ä")
+    asked = lumia.pipe.ask("msg", content, key="web:ä/b", dedup="x", priority=6, also=[("msg.raw", raw)])
+    kept = asked.kept(bot.runtime)
+    bot.keep(bot.asked(1))
+    (request,) = bot.transport.start_each([asked.requests(bot.runtime, bot.runtime.table)])
+    stored = bot.redis.hget("lumia:kept", request[0].run_id).decode()
+    assert json.loads(stored) == json.loads(kept.text)
+    read: list[RunRequest] = inbox.read("r1", stored, bot.runtime, bot.runtime.table, 1.0)
+    assert [(one.id, one.key, one.priority) for one in read] == [("msg", "web:ä/b", 6), ("msg.raw", "", 6)]
