@@ -13,7 +13,7 @@ from typing import Any
 from lumia.dead import AS_RUN, RETRIED, RETRY, is_letter, is_settled
 from lumia.history import NO_USAGE, RunSummary, Usage, position, root_of, tallied, usage
 from lumia.ids import child_id
-from lumia.journal import CANCEL, LOST, NEXT_DELAY, JournalEntry
+from lumia.journal import CANCEL, KEPT, LOST, NEXT_DELAY, JournalEntry
 
 SHORTEST_MS = 0.5
 """Milliseconds; a shorter pause is no wait: it is the time of a commit."""
@@ -39,7 +39,11 @@ class Live:
 
 @dataclass(frozen=True)
 class Wait:
-    """Time in which nothing was done. kind: lane, queue, delay, backoff, handover or unknown; at, ms: milliseconds."""
+    """Time in which nothing was done. at, ms: milliseconds.
+
+    kind: inbox, lane, queue, delay, backoff, handover or unknown. at: of the inbox it is before the run's start, so
+    below 0 at the root.
+    """
 
     kind: str
     at: float
@@ -312,7 +316,7 @@ class _Builder:
         """Return the moment from which on a try could begin."""
         if previous is not None:
             return self._ms(previous.time) + _put_off(previous)
-        return round(self._ms(run.started) + self._delay(run.run_id), 3)
+        return round(self._ms(run.started) + self._told_at_start(run.run_id, "delay"), 3)
 
     def _began(self, entry: JournalEntry) -> float:
         return round(max(0.0, self._ms(entry.time) - entry.ms), 3)
@@ -342,15 +346,16 @@ class _Builder:
         elif told is None:
             kinds = [("unknown", rest)]
         else:
-            delay = min(rest, self._delay(run.run_id))
+            delay = min(rest, self._told_at_start(run.run_id, "delay"))
             before = ("backoff" if relation == "retry" else "delay", delay)
             after = ("lane", rest - delay) if run.key else ("handover", rest - delay)
             kinds = [before, after, *kinds] if run.key else [before, *kinds, after]
-        return tuple(_placed(since, kinds))
+        kept = self._told_at_start(run.run_id, KEPT) if previous is None else 0.0
+        return (*_placed(since - kept, [("inbox", kept)]), *_placed(since, kinds))
 
-    def _delay(self, run_id: str) -> float:
-        """Return the milliseconds by which a run was put off when it was started."""
-        told = next((entry.detail.get("delay") for entry in self._of[run_id] if entry.kind == "start"), None)
+    def _told_at_start(self, run_id: str, name: str) -> float:
+        """Return the milliseconds that a run's first entry tells of, from its seconds."""
+        told = next((entry.detail.get(name) for entry in self._of[run_id] if entry.kind == "start"), None)
         return float(told) * 1000 if isinstance(told, (int, float)) else 0.0
 
 

@@ -27,15 +27,22 @@ def lanes_command(
     """
     with opened() as bot:
         report = bot.transport.lanes(group, limit)
+        inbox = bot.transport.inbox
+        kept, oldest = inbox.waiting() if inbox is not None else (0, 0.0)
         unserved = [one for one in bot.transport.backlog(PRIVATE_PREFIX) if one.waiting and not one.served]
     if as_json:
         lanes = [asdict(lane) for lane in report.lanes]
-        output.data({"lanes": lanes, "totals": dict(report.totals), "unserved": [asdict(one) for one in unserved]})
+        output.data(
+            {"lanes": lanes, "totals": dict(report.totals), "unserved": [asdict(one) for one in unserved],
+             "inbox": {"waiting": kept, "oldest": round(oldest, 3)}}
+        )  # fmt: skip
         return 0
     headers = ["LANE", "WAITING", "OLDEST", "COLLECTING", "IN FLIGHT", "SINCE"]
     if report.lanes:
         output.table(headers, [_row(lane) for lane in report.lanes])
     output.note(_totals(report))
+    if kept:
+        output.note(f"the inbox holds {kept} more, accepted and still to be begun, the first one for {oldest:.1f} s")
     for one in unserved:
         output.warn(f"{one.name}: {one.waiting} waiting, the first one for {one.oldest:.0f} s: no gateway has this "
                     "account's connection; see `lumia adapters`")  # fmt: skip

@@ -452,6 +452,7 @@ class RedisTransport(StartPort, LedgerPort, QueuePort):
             fresh = self._bytes.zrangebyscore(self.prefix + WORKERS, seconds - FRESH_SECONDS, "+inf")
             stats = {name.decode(): int(value) for name, value in self._bytes.hgetall(f"{self.prefix}stats").items()}
             figures = measure(self._bytes.execute_command, self.prefix)
+            stats["inbox"] = int(self._bytes.llen(f"{self.prefix}inbox"))
         except (*_AWAY, RedisError) as error:
             return Health(False, detail=f"Redis does not answer: {error}")
         return Health(True, tuple(sorted(name.decode() for name in fresh)), counters=stats | figures.counters())

@@ -277,7 +277,8 @@ def failing_gateway(ring: Ring, fault: Fault, chance: random.Random) -> None:
     """Start the gateway anew, once for each part of the text, so that it fails there."""
     for text in fault.text.split("|"):
         ring.site.crew.stop(ring.member("gateway", chance), again=False)
-        member = ring.site.start_gateway(LUMIA_FAILPOINTS=text)
+        kept = {"LUMIA__GATEWAY__KEEP_FROM": "1"} if text.startswith("keep") else {}
+        member = ring.site.start_gateway(LUMIA_FAILPOINTS=text, **kept)
         ring.say(f"{text} in {member.name} ({member.pid})")
         kills = "kill" in text
         ring.site.until(lambda member=member: not member.alive, READY_SECONDS if kills else fault.seconds)

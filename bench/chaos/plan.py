@@ -80,6 +80,7 @@ def catalogue() -> list[Entry]:
         Entry("failpoint-cancel", 14, text="cancel.before=kill@1|cancel.after=kill@1"),
         Entry("failpoint-gateway", 8, text="start.before=kill@3|start.after=kill@3"),
         Entry("failpoint-gateway", 8, text="write.before=kill@3|write.after=kill@3"),
+        Entry("failpoint-gateway", 8, text="keep.before=kill@3|keep.after=kill@3|keep.after=resend@*"),
         Entry("failpoint-gateway", 8, text="start.after=resend@*,write.after=resend@*,start.after=error@4"),
         Entry("failpoint-beat", 7, text="start.before=kill@1|start.after=kill@1"),
         Entry("resend", 9, saturated=True,

@@ -42,6 +42,7 @@ window = 7200
 keep = 7200
 [gateway]
 port = {port}
+keep_from = 2
 [plugins]
 disabled = {disabled}
 """

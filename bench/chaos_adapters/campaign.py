@@ -55,7 +55,7 @@ PATIENCE = 150.0
 """Seconds for a message to arrive: adapters that are cut off again and again wait up to a minute and a half."""
 UNSURE = ("unknown", "held")
 """States of a send of which nobody knows whether it arrived: shown, and left to somebody's decision."""
-FAILPOINTS = ("start.before=kill@{}", "start.after=kill@{}", "")
+FAILPOINTS = ("start.before=kill@{}", "keep.before=kill@{}", "start.after=kill@{}", "keep.after=kill@{}", "")
 
 
 @dataclass
@@ -93,7 +93,8 @@ class Gateway:
 
     def start(self, failpoints: str = "") -> subprocess.Popen[bytes]:
         """Start one; what it was told to fail at is its first fault."""
-        env = {**self._env, "LUMIA_FAILPOINTS": failpoints}
+        kept = {"LUMIA__GATEWAY__KEEP_FROM": "1"} if failpoints.startswith("keep") else {}
+        env = {**self._env, **kept, "LUMIA_FAILPOINTS": failpoints}
         self._process = subprocess.Popen(
             [sys.executable, "-m", "lumia.gateway"], env=env, cwd=base(), stdout=self._log, stderr=self._log
         )

@@ -28,8 +28,8 @@ ASCII = str.maketrans("█▒░─├┤└│◀…→·×", "#+.-||`|<~>-x")
 GOOD, OPEN, BAD = "green", "yellow", "red"
 STYLES = {"done": GOOD, "next": GOOD, "stop": GOOD, "replayed": GOOD, "stopped": OPEN, "skipped": OPEN, "retry": OPEN,
           "held": OPEN, "unknown": OPEN, "block": BAD, "blocked": BAD, "failed": BAD, "cancelled": BAD}  # fmt: skip
-WAITED = {"lane": "in lane", "queue": "in queue", "delay": "delayed", "backoff": "before retry",
-          "handover": "handover", "unknown": "waiting"}  # fmt: skip
+WAITED = {"inbox": "in the inbox", "lane": "in lane", "queue": "in queue", "delay": "delayed",
+          "backoff": "before retry", "handover": "handover", "unknown": "waiting"}  # fmt: skip
 MINUTE, HOUR, DAY = 60_000.0, 3_600_000.0, 86_400_000.0
 UNITS = (("d", DAY), ("h", HOUR), ("min", MINUTE), ("s", 1000.0))
 STEPS = (

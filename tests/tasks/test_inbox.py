@@ -11,10 +11,12 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
 import lumia
 from lumia import inbox
 from lumia.bus import Asked
+from lumia.cli.app import build
 from lumia.dead import DeadFilter
 from lumia.journal import JournalEntry
 from lumia.ports import Kept, RunRequest
@@ -23,6 +25,9 @@ from lumia.system import new_id
 from tasks import inbox as module
 from tasks.backend import worker_name
 from tasks.inbox import InboxThread
+from tasks.supervise import check_inbox as check
+from tasks.supervise.check_inbox import check_inbox
+from tasks.supervise.resp import connect as connected
 from tasks.transport import RedisTransport, connect
 from tests.support import servers
 from tests.support.wait import until
@@ -44,11 +49,11 @@ def note(content):
 class Bot:
     """A bot in this process whose steps are executed when a test says so."""
 
-    def __init__(self, runtime: Runtime) -> None:
+    def __init__(self, runtime: Runtime, transport: RedisTransport) -> None:
         self.runtime = runtime
-        self.transport: Any = runtime.transport
-        self.redis: Any = self.transport.redis
-        self.inbox = InboxThread(runtime, self.transport)
+        self.transport: Any = transport
+        self.redis: Any = transport.redis
+        self.inbox = InboxThread(runtime, transport)
 
     def asked(self, n: int, chat: str = "a", **options: Any) -> Asked:
         content = lumia.Box.any({"n": n}, meta={"chat": chat})
@@ -98,7 +103,7 @@ def bot(root: Path, valkey_server: servers.Server) -> Iterator[Bot]:
         assert runtime.plugins is not None
         runtime.use_routes(transport.publish(runtime.install(runtime.plugins)))
         with runtime.activated():
-            yield Bot(runtime)
+            yield Bot(runtime, transport)
     finally:
         runtime.close()
 
@@ -150,6 +155,18 @@ class TestKeeping:
         (start,) = [entry for entry in bot.journal(run) if entry.kind == "start"]
         assert 0.01 <= start.detail["kept"] < 60
 
+    def test_its_trace_shows_that_it_waited(self, bot: Bot, monkeypatch: pytest.MonkeyPatch, root: Path) -> None:
+        (run,) = bot.keep(bot.asked(1))
+        until(lambda: bot.transport.inbox.waiting()[1] > 0.05)
+        monkeypatch.setenv("LUMIA_ROOT", str(root))
+        monkeypatch.setenv("LUMIA_REDIS_URL", bot.transport.url)
+        said = CliRunner().invoke(build(["lanes"]), ["lanes"]).output
+        assert "the inbox holds 1 more" in said
+        bot.take()
+        bot.work()
+        result = CliRunner().invoke(build(["trace"]), ["trace", run])
+        assert result.exit_code == 0 and "in the inbox" in result.output, result.output
+
 
 class TestOrder:
     def test_a_start_lines_up_behind_what_is_kept(self, bot: Bot) -> None:
@@ -188,7 +205,7 @@ class TestOrder:
             assert runtime.plugins is not None
             runtime.use_routes(transport.publish(runtime.install(runtime.plugins)))
             with runtime.activated():
-                _play(Bot(runtime), moves)
+                _play(Bot(runtime, transport), moves)
         finally:
             runtime.close()
 
@@ -211,7 +228,7 @@ def _play(bot: Bot, moves: Sequence[tuple[str, str]]) -> None:
 
 class TestEnds:
     def test_one_that_waits_can_be_cancelled(self, bot: Bot) -> None:
-        first, second = bot.keep(bot.asked(1), bot.asked(2))
+        first, _ = bot.keep(bot.asked(1), bot.asked(2))
         assert bot.transport.cancel(first, "not wanted")
         bot.take()
         bot.work()
@@ -255,6 +272,17 @@ def _within(bot: Bot, waiting: Sequence[tuple[str, str]]) -> None:
         bot.inbox._start(waiting)
 
 
+def test_doctor_tells_when_nobody_begins_what_was_accepted(bot: Bot, monkeypatch: pytest.MonkeyPatch) -> None:
+    bot.keep(bot.asked(1), bot.asked(2))
+    with connected(bot.transport.url) as redis:
+        assert list(check_inbox(redis)) == []
+        monkeypatch.setattr(check, "LATE", -1.0)
+        (found,) = check_inbox(redis)
+        assert found.message.startswith("2 accepted and not begun, the first one for 0 s")
+        bot.take()
+        assert list(check_inbox(redis)) == []
+
+
 class TestThread:
     def test_it_starts_what_comes_at_once_and_hands_on_when_it_ends(
         self, bot: Bot, monkeypatch: pytest.MonkeyPatch
@@ -289,15 +317,15 @@ def test_killed_workers_lose_nothing_and_make_nothing_twice(root: Path, url: str
         runtime = open_bot(root, transport=transport)
         try:
             with runtime.activated():
-                bot = Bot(runtime)
-                for n in range(0, 3000, 50):
+                bot = Bot(runtime, transport)
+                for n in range(0, 700, 50):
                     bot.keep(*(bot.asked(m, str(m % 7)) for m in range(n, n + 50)))
-                    if n == 1500:
+                    if n == 350:
                         first.kill()
                 with worker(root, url, name="second"):
                     chats = [str(chat) for chat in range(7)]
-                    until(lambda: sum(len(bot.heard(chat)) for chat in chats) >= 3000, timeout=60)
-                assert {c: bot.heard(c) for c in chats} == {c: list(range(int(c), 3000, 7)) for c in chats}
+                    until(lambda: sum(len(bot.heard(chat)) for chat in chats) >= 700, timeout=60)
+                assert {c: bot.heard(c) for c in chats} == {c: list(range(int(c), 700, 7)) for c in chats}
         finally:
             runtime.close()
 
