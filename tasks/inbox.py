@@ -101,7 +101,7 @@ class RedisInbox:
 
     def _take(self, run_id: str, letter: str, *entries: str) -> bool:
         limit = self._transport.limits.journal_bytes
-        return bool(self._transport.call("unkeep", run_id, limit, letter, *entries))
+        return bool(self._transport.call("unkeep", run_id, letters.call_id(), limit, letter, *entries))
 
 
 class InboxThread:

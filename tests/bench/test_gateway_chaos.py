@@ -44,10 +44,11 @@ class Site:
     port: int = field(default_factory=free_port)
 
     @contextmanager
-    def gateway(self, failpoints: str = "") -> Iterator[subprocess.Popen[bytes]]:
-        """Run a gateway for a block and wait until it listens."""
+    def gateway(self, failpoints: str = "", keep_from: int = 0) -> Iterator[subprocess.Popen[bytes]]:
+        """Run a gateway for a block and wait until it listens. keep_from: when it stores starts before planning."""
         env = {**os.environ, "LUMIA_ROOT": str(self.root), "LUMIA_REDIS_URL": self.url,
-               "LUMIA__GATEWAY__PORT": str(self.port), "LUMIA_FAILPOINTS": failpoints}  # fmt: skip
+               "LUMIA__GATEWAY__PORT": str(self.port), "LUMIA__GATEWAY__KEEP_FROM": str(keep_from),
+               "LUMIA_FAILPOINTS": failpoints}  # fmt: skip
         with (self.folder / "gateway.log").open("ab") as log:
             process = subprocess.Popen([sys.executable, "-m", "lumia.gateway"], env=env, cwd=base(), stderr=log)
         try:
@@ -68,12 +69,14 @@ class Site:
         return (self.folder / "gateway.log").read_text()
 
     def accepted(self) -> Counter[str]:
-        """Count the runs of each message, by what the journal says was begun."""
+        """Count the runs of each message, by what the journal says was begun and what the inbox holds."""
         found: Counter[str] = Counter()
         after = "0"
         while entries := self.bot.transport.tail(after, 0, 1000):
             after = entries[-1].cursor
             found.update(entry.run_id for entry in entries if entry.kind == "start" and entry.id == "msg")
+        redis: Any = self.bot.transport.redis  # type: ignore[attr-defined]
+        found.update(run.decode() for run in redis.lrange("lumia:inbox", 0, -1))
         return found
 
     def text_of(self, run_id: str) -> str:
@@ -107,7 +110,7 @@ def publish(root: Path, url: str) -> None:
 def empty(site: Site) -> Iterator[None]:
     """Every test accounts for its own messages."""
     redis: Any = site.bot.transport.redis  # type: ignore[attr-defined]
-    redis.delete("lumia:journal", "lumia:journal:bytes")
+    redis.delete("lumia:journal", "lumia:journal:bytes", "lumia:inbox", "lumia:kept")
     yield
     assert not any(key in site.log for key in KEYS.values()), "a secret is in the log"
 
@@ -164,11 +167,12 @@ def test_a_request_cut_at_every_byte_is_accepted_once_it_is_sent_again(site: Sit
     account(site, runs)
 
 
+@pytest.mark.parametrize("script", ["start", "keep"])
 @pytest.mark.parametrize("moment", ["before", "after"])
-def test_a_gateway_that_dies_around_the_commit_loses_and_doubles_nothing(site: Site, moment: str) -> None:
+def test_a_gateway_that_dies_around_the_commit_loses_and_doubles_nothing(site: Site, moment: str, script: str) -> None:
     runs: dict[str, str] = {}
-    texts = [f"{moment} {number}" for number in range(6)]
-    with site.gateway(f"start.{moment}=kill@3") as dying:
+    texts = [f"{script} {moment} {number}" for number in range(6)]
+    with site.gateway(f"{script}.{moment}=kill@3", keep_from=int(script == "keep")) as dying:
         while (run := send(site, texts[len(runs)])) is not None:
             runs[texts[len(runs)]] = run
         assert dying.wait(10) == -signal.SIGKILL
@@ -179,12 +183,13 @@ def test_a_gateway_that_dies_around_the_commit_loses_and_doubles_nothing(site: S
     account(site, runs)
 
 
-def test_a_crowd_at_a_gateway_that_dies_in_the_middle_of_a_trip(site: Site) -> None:
+@pytest.mark.parametrize("failpoint, keep_from", [("start.after=kill@15", 0), ("keep.after=kill@2", 4)])
+def test_a_crowd_at_a_gateway_that_dies_in_the_middle_of_a_trip(site: Site, failpoint: str, keep_from: int) -> None:
     from concurrent.futures import ThreadPoolExecutor
 
-    texts = [f"crowd {number}" for number in range(40)]
+    texts = [f"crowd {failpoint} {number}" for number in range(40)]
     with ThreadPoolExecutor(20) as pool:
-        with site.gateway("start.after=kill@15") as dying:
+        with site.gateway(failpoint, keep_from) as dying:
             first = dict(zip(texts, pool.map(lambda text: send(site, text), texts), strict=True))
             assert dying.wait(10) == -signal.SIGKILL
         with site.gateway():
@@ -194,10 +199,12 @@ def test_a_crowd_at_a_gateway_that_dies_in_the_middle_of_a_trip(site: Site) -> N
     account(site, again)
 
 
-def test_a_lost_answer_of_the_broker_is_a_503_and_the_same_run_when_it_is_sent_again(site: Site) -> None:
-    with site.gateway("start.after=error@1,start.after=resend@2"):
-        assert send(site, "lost answer") is None
-        runs = {"lost answer": delivered(site, "lost answer"), "resent": delivered(site, "resent")}
+@pytest.mark.parametrize("script", ["start", "keep"])
+def test_a_lost_answer_of_the_broker_is_a_503_and_the_same_run_when_it_is_sent_again(site: Site, script: str) -> None:
+    lost, again = f"lost answer of {script}", f"resent {script}"
+    with site.gateway(f"{script}.after=error@1,{script}.after=resend@2", keep_from=int(script == "keep")):
+        assert send(site, lost) is None
+        runs = {lost: delivered(site, lost), again: delivered(site, again)}
     account(site, runs)
 
 
