@@ -7,7 +7,7 @@
 Everything listens on loopback: a Valkey with an append-only file, the gateway, the load program with kept connections,
 and in turns with the gateway the peer, a bare ASGI handler on the same uvicorn that does one XADD per post. Every post
 has a message id of its own, is signed or carries a token, and is counted in Redis afterwards. No worker runs: what is
-accepted waits.
+accepted waits; so under load all of it is in the inbox at the end.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ def options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="one short round")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=4.0, help="of each load")
-    parser.add_argument("--gateways", type=int, default=1, help="gateway processes, which share the port")
+    parser.add_argument(
+        "--gateways", type=int, default=1, help="gateway processes, which share the port, and as many of the peer"
+    )
     parser.add_argument("--connections", type=int, default=64)
     parser.add_argument("--auth", choices=tuple(KEYS), help="one way only")
     given = parser.parse_args(arguments)
@@ -120,7 +122,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         shared = stack.enter_context(broker(root, server))
         sites = {
             "gateway": stack.enter_context(gateways(root, server.url, given.gateways)),
-            "bare": stack.enter_context(bare_app(folder, server.url)),
+            "bare": stack.enter_context(bare_app(folder, server.url, given.gateways)),
         }
         bench = Bench(given, shared, sites)
         bench.run([given.auth] if given.auth else list(KEYS))

@@ -79,12 +79,13 @@ def gateways(root: Path, url: str, count: int) -> Iterator[Site]:
 
 
 @contextmanager
-def bare_app(folder: Path, url: str) -> Iterator[Site]:
-    """Run the peer on uvicorn, with the gateway's own choice of event loop and parser."""
+def bare_app(folder: Path, url: str, count: int) -> Iterator[Site]:
+    """Run so many of the peer, which share a port."""
     port = free_port()
-    command = [sys.executable, "-m", "uvicorn", "bench.ingress.bare:app", "--port", str(port), "--no-access-log",
-               "--log-level", "warning"]  # fmt: skip
-    with running([command], {**os.environ, "BENCH_REDIS_URL": url}, folder / "bare.log") as group:
+    command = [sys.executable, "-m", "bench.ingress.bare", str(port)]
+    with running([command] * count, {**os.environ, "BENCH_REDIS_URL": url}, folder / "bare.log") as group:
+        pids = [process.pid for process in group.processes]
+        wait_until(lambda: all(listens(pid, port) for pid in pids), START_SECONDS, "the peers listen", group)
         _answers([port], "/", group)
         yield Site("bare", [port], "/", group)
 

@@ -91,8 +91,9 @@ class AccountState:
         """Note that something arrived; sent: when the platform says it was, in seconds since 1970."""
         self.heard_at = self._board.now()
         self.lag = None if sent is None else round(max(0.0, self.heard_at - sent), 3)
-        self.news = True
-        self._board.wake(soon=False)
+        if not self.news:
+            self.news = True
+            self._board.wake(soon=False)
 
     def _enter(self, state: str, detail: str) -> None:
         standing, detail = self.standing, self._board.shown(detail)
@@ -142,7 +143,10 @@ class Board:
             if self._thread is None or not self._thread.is_alive():
                 self._thread = threading.Thread(target=self._serve, name="lumia-accounts", daemon=True)
                 self._thread.start()
-            self._changed.notify()
+            if (
+                soon
+            ):  # else the thread looks when it is time; waking it for every message would cost more than the message
+                self._changed.notify()
 
     def _serve(self) -> None:
         beat = 0.0
