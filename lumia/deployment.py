@@ -141,10 +141,11 @@ class Progress:
 class Deployments(Protocol):
     """The part of a transport that keeps deployments and their members. Every call may be repeated."""
 
-    def begin(self, wanted: Wanted, seconds: float) -> int:
+    def begin(self, wanted: Wanted, seconds: float, base: int | None = None) -> int:
         """Begin a deployment that has `seconds` to be prepared; returns its number.
 
-        Raises `BusyDeploymentError` while another one is prepared.
+        base: the active deployment that it was made from, None where that doesn't matter. Raises `BusyDeploymentError`
+        while another one is prepared, `StaleDeploymentError` when another one than `base` is active.
         """
 
     def attend(self, member: Member) -> Standing:
@@ -176,6 +177,11 @@ class Deployments(Protocol):
 
     def in_use(self) -> frozenset[tuple[str, str]]:
         """Return (handler, generation) of every step in the plans of runs in flight."""
+
+
+def made_from(base: int | None, active: int) -> str:
+    """Return what is said of a change whose base is not what the bot works with any more."""
+    return f"the change was made from deployment {base}, and {active} is active by now; run it again"
 
 
 def place_of(root: Path) -> str:

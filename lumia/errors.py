@@ -37,6 +37,7 @@
     │   ├── HookError              a plugin's hook failed, or took too long
     │   ├── OperationError         a step of an operation failed; it was undone
     │   ├── BusyDeploymentError    another change of the running bot is under way
+    │   ├── StaleDeploymentError   a change was made from other plugins than the bot works with
     │   └── DeploymentRecordError  the record of a change is damaged, or not signed by this bot
     ├── ServiceError               an absent, or doubly provided, service
     ├── TransportError
@@ -241,6 +242,10 @@ class BusyDeploymentError(PkgError):
             f"the bot's processes are taking over deployment {number}, begun at {origin or 'another place'}; "
             "wait until it is decided (`lumia plugins` shows it), and try again"
         )
+
+
+class StaleDeploymentError(PkgError):
+    """A change was made from other plugins than those the running bot works with; says which differ."""
 
 
 class DeploymentRecordError(PkgError):

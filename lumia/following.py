@@ -36,16 +36,16 @@ class Taking:
     """How a process takes what a deployment brings.
 
     load: returns the plugins it should have, taking over from a set what hasn't changed, not started. bring: syncs this
-    machine's bot root to what deployment `number` wants; restore: takes that back. switched: hears of every switch.
-    busy: tells of an old generation that is needed although no run is planned with it. hung: what is done beside
-    does not end, so this process can take no deployment any more.
+    machine's bot root to what deployment `number` wants; restore: takes it back to the active one. switched: hears of
+    every switch. busy: tells of an old generation that is needed although no run is planned with it. hung: what is done
+    beside does not end, so this process can take no deployment any more.
     kind: worker, gateway or isolated (`lumia.isolation`); a worker's routes are those that are published.
     """
 
     kind: Literal["worker", "gateway", "isolated"]
     load: Callable[[Wanted, PluginSet], PluginSet]
     bring: Callable[[Wanted, int], None] = lambda wanted, number: None
-    restore: Callable[[Wanted | None], None] = lambda wanted: None
+    restore: Callable[[Wanted | None, int], None] = lambda wanted, number: None
     switched: Callable[[Changed], None] = lambda changed: None
     busy: Callable[[Plugin], bool] = lambda plugin: False
     hung: Callable[[], None] = lambda: None
@@ -248,7 +248,7 @@ class Follower:
         return ()
 
     def _restore(self, number: int) -> tuple[str, ...]:
-        self._taking.restore(self._deployments.wanted(number))
+        self._taking.restore(self._deployments.wanted(number), number)
         return ()
 
     def _retire(self, standing: Standing) -> None:

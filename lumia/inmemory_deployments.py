@@ -19,8 +19,9 @@ from lumia.deployment import (
     Standing,
     State,
     Wanted,
+    made_from,
 )
-from lumia.errors import BusyDeploymentError
+from lumia.errors import BusyDeploymentError, StaleDeploymentError
 
 if TYPE_CHECKING:
     from lumia.inmemory_run import Run
@@ -58,8 +59,8 @@ class MemoryDeployments:
         """Return the number of the active deployment."""
         return self._active[0]
 
-    def begin(self, wanted: Wanted, seconds: float) -> int:
-        """Begin a deployment that has `seconds` to be prepared."""
+    def begin(self, wanted: Wanted, seconds: float, base: int | None = None) -> int:
+        """Begin a deployment that has `seconds` to be prepared, made from `base`."""
         with self._changed:
             self._settle()
             newest = self._newest
@@ -67,6 +68,8 @@ class MemoryDeployments:
                 return newest.number
             if newest is not None and newest.state == "preparing":
                 raise BusyDeploymentError(newest.number, newest.wanted.origin)
+            if base not in (None, self.active):
+                raise StaleDeploymentError(made_from(base, self.active))
             self._number += 1
             now = self._clock.monotonic()
             self._newest = _Newest(self._number, wanted, now, now + seconds)

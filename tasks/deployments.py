@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Literal
 
-from lumia.deployment import ALIVE_SECONDS, Decided, Member, Progress, Standing, Wanted
-from lumia.errors import BusyDeploymentError, UnknownRunError
+from lumia.deployment import ALIVE_SECONDS, Decided, Member, Progress, Standing, Wanted, made_from
+from lumia.errors import BusyDeploymentError, StaleDeploymentError, UnknownRunError
 
 if TYPE_CHECKING:
     from lumia.routes import RouteTable
@@ -20,9 +20,11 @@ class RedisDeployments:
         self._transport = transport
         self._key = f"{transport.prefix}deployment"
 
-    def begin(self, wanted: Wanted, seconds: float) -> int:
-        """Begin a deployment that has `seconds` to be prepared."""
-        reply = self._transport.call("deploy", wanted.dump(), int(seconds * 1000))
+    def begin(self, wanted: Wanted, seconds: float, base: int | None = None) -> int:
+        """Begin a deployment that has `seconds` to be prepared, made from `base`."""
+        reply = self._transport.call("deploy", wanted.dump(), int(seconds * 1000), "" if base is None else base)
+        if reply[0] == b"stale":
+            raise StaleDeploymentError(made_from(base, int(reply[1])))
         if reply[0] == b"busy":
             raise BusyDeploymentError(int(reply[1]), Wanted.load(reply[2]).origin)
         return int(reply[1])

@@ -19,8 +19,15 @@ from typing import TYPE_CHECKING, Any
 from lumia.atomic import locked
 from lumia.atomic import replace as write_file
 from lumia.deployment import Deployments, Standing, Wanted, place_of
-from lumia.errors import BackendUnavailableError, OperationError, PkgError, PlanError, RegistryError
-from lumia.pkg import lockfile, sealing
+from lumia.errors import (
+    BackendUnavailableError,
+    OperationError,
+    PkgError,
+    PlanError,
+    RegistryError,
+    StaleDeploymentError,
+)
+from lumia.pkg import basis, lockfile, sealing
 from lumia.pkg.layout import Layout
 from lumia.pkg.model import Locked
 from lumia.secrets import load_secret
@@ -72,6 +79,14 @@ class Root:
         except (OSError, ValueError, TypeError):
             return None
 
+    def took_part(self) -> Wanted | None:
+        """Return what the root held when it was in step last; None when it never was, or nobody knows."""
+        noted = self.noted()
+        try:
+            return Wanted.load(noted.held) if noted is not None else None
+        except PkgError:
+            return None
+
     def note(self, number: int, before: str = "") -> None:
         """Note that the root is in step with a deployment. Raises `OSError`."""
         self._layout.data.mkdir(parents=True, exist_ok=True)
@@ -113,8 +128,21 @@ class Root:
             if number:
                 self.note(number, before.dump())
 
-    def restore(self, wanted: Wanted | None) -> None:
+    def join(self, wanted: Wanted, number: int) -> None:
+        """Note that this root, whose plugins are those of active deployment `number` now, is in step with the bot.
+
+        Raises `PkgError` when they aren't, `OSError`.
+        """
+        before = self.held()
+        if (before.plugins or {}) != (wanted.plugins or {}):
+            raise PkgError(f"{self.place} does not hold the plugins of deployment {number}; run it again")
+        self._disable(wanted)
+        self.note(number, before.dump())
+
+    def restore(self, wanted: Wanted | None, number: int = 0) -> None:
         """Go back to what is at work after a deployment was rolled back. wanted: None when nobody has said.
+
+        number: of the deployment that is at work, which the root is in step with again.
 
         While a `pkg` is at work here it is left to that: it puts its own changes back, or it goes on from what is here
         and waits for this process to answer, which may not wait for it then.
@@ -124,7 +152,7 @@ class Root:
         noted = self.noted()
         try:
             if wanted is not None:
-                self._bring(self.verified(wanted), wait=False)
+                self._bring(self.verified(wanted), number, wait=False)
             elif noted is not None and noted.before:
                 self._bring(Wanted.load(noted.before), wait=False)
         except HeldError as error:
@@ -272,7 +300,8 @@ def _arrived(bot: Runtime, root: Root) -> Arrived:
         root.note(standing.active)
         return Arrived(standing.active, wanted.disabled)
     changed = here.plugins is not None and (noted is None or noted.held != content(here))
-    if changed and noted is not None and noted.number == standing.active:
+    base = root.took_part()
+    if changed and base is not None and basis.same(base, wanted):
         return _ahead(bot, root, here)
     if changed:
         bot.log.error("%s was changed while the bot had other plugins: it goes back to those of deployment %d; what "
@@ -291,7 +320,11 @@ def _ahead(bot: Runtime, root: Root, here: Wanted) -> Arrived:
 
     plugins: Mapping[str, Mapping[str, Any]] = here.plugins or {}
     lock = {name: Locked(**fields) for name, fields in plugins.items()}
-    outcome = deploying.hand_over(bot.transport, root, lock, operation=f"start {hash_of(here)}")
+    try:
+        outcome = deploying.hand_over(bot.transport, root, lock, operation=f"start {hash_of(here)}")
+    except StaleDeploymentError as error:  # another machine was faster
+        bot.log.warning("%s", error)
+        return _arrived(bot, root)
     if outcome.ok:
         return Arrived(outcome.number, here.disabled)
     active = bot.transport.deployments().look().active

@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from lumia.pkg import basis
 from lumia.pkg.bringing import Root
 from lumia.pkg.deploying import Outcome, hand_over
 from lumia.pkg.layout import Layout
 from lumia.pkg.lockfile import Lock
+from lumia.ports import Transport
 from lumia.runtime import Runtime
 from tests.support.packages import Bot, Shop
 from tests.support.workers import bot_root
@@ -31,6 +33,7 @@ class Machine(Bot):
 
     def install(self, name: str, version: str, code: str = "", **manifest: Any) -> Outcome:  # type: ignore[override]
         """Install, upgrade or downgrade, and hand it over; raises `OperationError` when that is undone."""
+        self.settle()
         self.shop.publish(name, version, {"plugin.py": f"VERSION = {version!r}\n{code}"}, **manifest)
         kind = "upgrade" if name in self.lock.plugins else "install"
         self.run(self.action(kind, name, version), deploy=self.deploy)  # type: ignore[arg-type]
@@ -38,12 +41,22 @@ class Machine(Bot):
 
     def drop(self, name: str) -> Outcome:
         """Remove a plugin, and hand that over."""
+        self.settle()
         self.run(self.action("remove", name), deploy=self.deploy)
         return self.outcome
 
+    @property
+    def _place(self) -> tuple[Transport, Root]:
+        assert self.bot is not None and self.bot.config is not None
+        return self.bot.transport, Root(self.layout.root, self.bot.config)
+
+    def settle(self) -> None:
+        """Wait until this machine is in step with the bot, as `pkg` does before it plans."""
+        transport, root = self._place
+        basis.require(root, transport.deployments())
+
     def deploy(self, lock: Lock) -> Outcome:
         """Hand a lock over."""
-        assert self.bot is not None and self.bot.config is not None
-        root = Root(self.layout.root, self.bot.config)
-        self.outcome = hand_over(self.bot.transport, root, lock.plugins, wait=60.0)
+        transport, root = self._place
+        self.outcome = hand_over(transport, root, lock.plugins, wait=60.0)
         return self.outcome

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lumia.deployment import ALIVE_SECONDS, LOADING_SECONDS, Deployments, Member, Standing, Wanted
-from lumia.errors import BusyDeploymentError, StaleRoutesError
+from lumia.errors import BusyDeploymentError, StaleDeploymentError, StaleRoutesError
 from lumia.inmemory import InMemoryTransport
 from lumia.marks import Retry
 from lumia.ports import RunRequest, Transport
@@ -142,6 +142,18 @@ def test_beginning_it_again_for_the_same_operation_begins_nothing(port: Port) ->
     port.deployments.answer(1, "a", "ready")
     assert port.deployments.begin(ONE, 60) == 1
     assert port.deployments.look() == Standing(1, "active", 1)
+
+
+def test_what_was_made_from_another_one_than_the_active_one_is_not_begun(port: Port) -> None:
+    assert port.deployments.begin(ONE, 60, 0) == 1
+    assert port.deployments.begin(ONE, 60, 0) == 1  # it is this operation's own
+    with pytest.raises(StaleDeploymentError, match="made from deployment 0, and 1 is active"):
+        port.deployments.begin(TWO, 60, 0)
+    assert port.deployments.look() == Standing(1, "active", 1)
+    port.attend("a")
+    assert port.deployments.begin(TWO, 60, 1) == 2
+    port.deployments.answer(2, "a", "failed", ("no",))
+    assert port.deployments.begin(Wanted({}), 60, 1) == 3  # what was rolled back is nothing to be made from
 
 
 def test_without_members_it_is_active_at_once(port: Port) -> None:

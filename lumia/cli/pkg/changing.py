@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from lumia.cli import output
@@ -14,6 +15,7 @@ from lumia.cli.pkg.watching import Watch
 from lumia.errors import PkgError
 
 if TYPE_CHECKING:
+    from lumia.pkg.joining import Target
     from lumia.pkg.layers import Layer
     from lumia.pkg.lockfile import Lock
     from lumia.pkg.model import Plan
@@ -24,7 +26,8 @@ if TYPE_CHECKING:
 class How:
     """What the flags of a change say. ask: False for changes that are as easily undone.
 
-    strict: what would not load is refused, also when another pkg has made it so meanwhile.
+    strict: what would not load is refused, also when another pkg has made it so meanwhile. replaces: the change says
+    by itself what is installed afterwards, so a deployment record that no machine takes doesn't keep it from that.
     """
 
     dry_run: bool = False
@@ -34,19 +37,30 @@ class How:
     force: bool = False
     ask: bool = True
     strict: bool = False
+    replaces: bool = False
 
 
-def change(make: Callable[[Sources], Plan], how: How) -> None:
-    """Carry out the plan that `make` makes, as `how` says; whatever fails, everything stays as it is."""
+def change(make: Callable[[Sources], Plan], how: How, target: Target | None = None) -> None:
+    """Carry out the plan that `make` makes, as `how` says; whatever fails, everything stays as it is.
+
+    target: what the running bot works with already, where the change brings this root in step with it. Any other is
+    refused on a root that isn't.
+    """
+    from lumia.pkg import deploying, lockfile
+
     bot = opened(changes=True, wait=not how.no_wait)
     watch = Watch()
+    refused = target is None and deploying.require_in_step(bot.root, watch.telling, replace=how.replaces)
     with watch.shown():
         sources = bot.sources(watch)
     try:
         with watch.shown():
             plan = make(sources)
             layer = _packages(bot, plan, watch)
-        _carry_out(bot, plan, layer, how, watch)
+        if refused and not plan.actions and not how.dry_run:
+            output.note(deploying.deploy(bot.root, lockfile.read(bot.root).plugins, on_step=watch.doing).text)
+        else:
+            _carry_out(bot, plan, layer, how, watch, target)
     finally:
         sources.discard()
     if plan.left:
@@ -68,10 +82,15 @@ def _packages(bot: Opened, plan: Plan, watch: Watch) -> Layer | None:
     return python_deps.resolve(plan.python, root=bot.root, say=watch.doing)
 
 
-def _carry_out(bot: Opened, plan: Plan, layer: Layer | None, how: How, watch: Watch) -> None:
+def _carry_out(bot: Opened, plan: Plan, layer: Layer | None, how: How, watch: Watch, target: Target | None) -> None:
     for text in plan.warnings:
         bot.warn(text)
     if not plan.actions:
+        if target is not None and not how.dry_run:
+            from lumia.pkg.joining import join
+
+            output.note(join(bot.root, target).text)
+            return
         if how.as_json:
             output.data(showing.as_data(plan))
         output.note("nothing to do")
@@ -84,7 +103,7 @@ def _carry_out(bot: Opened, plan: Plan, layer: Layer | None, how: How, watch: Wa
         return
     if how.ask and not how.yes:
         _ask()
-    _run(bot, plan, layer, how, watch)
+    _run(bot, plan, layer, how, watch, target)
 
 
 def _show(plan: Plan, layer: Layer | None, line: Callable[[str], None]) -> None:
@@ -103,8 +122,9 @@ def _ask() -> None:
         raise PkgError("nothing was changed")
 
 
-def _run(bot: Opened, plan: Plan, layer: Layer | None, how: How, watch: Watch) -> None:
+def _run(bot: Opened, plan: Plan, layer: Layer | None, how: How, watch: Watch, target: Target | None) -> None:
     from lumia.cli.pkg.handing_over import Deployer
+    from lumia.cli.pkg.joining import Joiner
     from lumia.isolation_env import environment
     from lumia.pkg import deploying, operation, python_deps
     from lumia.pkg.ground import applied, python_of
@@ -112,7 +132,7 @@ def _run(bot: Opened, plan: Plan, layer: Layer | None, how: How, watch: Watch) -
     built: list[Layer | None] = [None]
 
     def check(lock: Lock) -> None:
-        if any(action.kind in ("install", "upgrade", "enable") for action in plan.actions):
+        if target is None and any(action.kind in ("install", "upgrade", "enable") for action in plan.actions):
             deploying.await_worker(bot.root, watch.doing)  # what is taken out may be what keeps them from running
         needed = python_of(applied(plan, bot.root, strict=how.strict))
         same = needed == dict(plan.python)
@@ -122,7 +142,8 @@ def _run(bot: Opened, plan: Plan, layer: Layer | None, how: How, watch: Watch) -
             if action.staged is not None and action.staged.manifest.isolation is not None:
                 environment(bot.root, action.staged.manifest, watch.doing)
 
-    deployer = Deployer(bot.root, watch.doing, lambda: built[0])
+    needed = partial(built.__getitem__, 0)
+    deployer = Joiner(bot.root, watch.doing, needed, target) if target else Deployer(bot.root, watch.doing, needed)
     with watch.shown():
         done = operation.run(
             plan,

@@ -27,7 +27,6 @@ class Deployer:
     def __call__(self, lock: Lock) -> Outcome:
         """Switch the packages, hand the lock over, and switch back when the bot can't take it."""
         from lumia.pkg import layers
-        from lumia.pkg.deploying import deploy
 
         before = layers.current(self._root)
         layer = self._layer() if self._layer is not None else before
@@ -36,14 +35,19 @@ class Deployer:
             layers.switch(self._root, layer)
         ok = False
         try:
-            name = layer.name if layer else ""
-            outcome = deploy(self._root, lock.plugins, operation=_operation(self._root), layer=name, on_step=self._say)
+            outcome = self.hand_over(lock, layer.name if layer else "")
             ok = outcome.ok
         finally:
             if changed and not ok:
                 layers.switch(self._root, before)
         self.outcome = outcome
         return outcome
+
+    def hand_over(self, lock: Lock, layer: str) -> Outcome:
+        """Hand it over, with a folder of Python packages that this root has switched to."""
+        from lumia.pkg.deploying import deploy
+
+        return deploy(self._root, lock.plugins, operation=_operation(self._root), layer=layer, on_step=self._say)
 
 
 def deployer(root: Path, say: Callable[[str], None]) -> Deployer:

@@ -16,10 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lumia.deployment import Member, Wanted
-from lumia.errors import DeploymentRecordError, PkgError
+from lumia.errors import DeploymentRecordError, PkgError, StaleDeploymentError
 from lumia.inmemory import InMemoryTransport
 from lumia.opening import open_bot, taking
-from lumia.pkg import bringing, deploying, journal, mutex, sealing
+from lumia.pkg import basis, bringing, deploying, journal, mutex, sealing
 from lumia.pkg.bringing import Root, arrive
 from lumia.pkg.layout import Layout
 from lumia.pkg.model import Locked
@@ -95,7 +95,7 @@ def test_nothing_is_brought_loaded_or_restored_from_an_unsigned_record(
     takes = taking(bot, "all", switched=lambda changed: None)
     for attempt in (
         lambda: takes.bring(wanting(), 1),
-        lambda: takes.restore(wanting()),
+        lambda: takes.restore(wanting(), 1),
         lambda: takes.load(replace(wanting(), origin=root_of(bot).place), PluginSet(Services())),
     ):
         with pytest.raises(DeploymentRecordError, match="not signed"):
@@ -110,6 +110,31 @@ def test_a_process_that_starts_refuses_an_unsigned_record_and_says_so(
     with caplog.at_level(logging.ERROR):
         assert arrive(bot).number == 0
     assert "deployment 1 is refused" in caplog.text and "not signed" in caplog.text
+
+
+def test_only_what_an_operation_handed_over_itself_may_it_take_back(bot: Runtime) -> None:
+    root, deployments = root_of(bot), bot.transport.deployments()
+    deployments.begin(root.sealed(replace(wanting(), operation="op-1")), 60)
+    assert basis.base_of(root, deployments, "op-1") == 1
+    for operation in ("", "op-2"):
+        with pytest.raises(StaleDeploymentError, match="dice: not here, 1.0.0 in the bot"):
+            deploying.hand_over(bot.transport, root, {}, operation=operation)
+    assert deploying.hand_over(bot.transport, root, {}, operation="op-1").number == 2
+
+
+@pytest.mark.parametrize("fields, told", [
+    ({"version": "2.0.0"}, "dice: 1.0.0 here, 2.0.0 in the bot"),
+    ({"commit": "2" * 40}, "dice: 1.0.0 (commit 111111111111) here, 1.0.0 (commit 222222222222) in the bot"),
+    ({"enabled": False}, "dice: enabled here, disabled in the bot"),
+    ({"requested": False}, "(its entry in the lock differs)"),
+])  # fmt: skip
+def test_what_differs_is_told_as_exactly_as_is_needed(fields: dict[str, Any], told: str) -> None:
+    assert told in basis.differences(wanting(), wanting(**fields))
+
+
+def test_of_many_differences_the_first_are_told() -> None:
+    many = Wanted({f"p{n}": {"version": "1"} for n in range(9)})
+    assert basis.differences(many, Wanted({})).endswith("p4: 1 here, not in the bot; and 4 more")
 
 
 def test_processes_of_one_machine_note_at_once(bot: Runtime) -> None:
@@ -178,7 +203,7 @@ def test_a_bot_whose_workers_are_all_away_takes_no_change(
 ) -> None:
     for kind in kinds:
         bot.transport.deployments().attend(Member(f"here:{kind}", kind))
-    monkeypatch.setattr(deploying, "_opened", lambda root: (bot.transport, bot.config))
+    monkeypatch.setattr(deploying, "reached", lambda root: nullcontext((bot.transport, bot.config)))
     monkeypatch.setattr(deploying, "WORKER_SECONDS", 0.05)
     said: list[str] = []
     with pytest.raises(PkgError, match="but no worker") if refused else nullcontext():
