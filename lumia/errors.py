@@ -37,6 +37,7 @@
     │   ├── HookError              a plugin's hook failed, or took too long
     │   ├── OperationError         a step of an operation failed; it was undone
     │   ├── BusyDeploymentError    another change of the running bot is under way
+    │   ├── BusyTurnError          somebody else is about to change the running bot
     │   ├── StaleDeploymentError   a change was made from other plugins than the bot works with
     │   └── DeploymentRecordError  the record of a change is damaged, or not signed by this bot
     ├── ServiceError               an absent, or doubly provided, service
@@ -242,6 +243,14 @@ class BusyDeploymentError(PkgError):
             f"the bot's processes are taking over deployment {number}, begun at {origin or 'another place'}; "
             "wait until it is decided (`lumia plugins` shows it), and try again"
         )
+
+
+class BusyTurnError(PkgError):
+    """Another process has the turn to change the bot's plugins. token: of its turn; place: its machine and bot root."""
+
+    def __init__(self, token: int, place: str, who: str) -> None:
+        self.token, self.place, self.who = token, place, who
+        super().__init__(f"another operation is going on: {who}; try again when it has ended")
 
 
 class StaleDeploymentError(PkgError):

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 START_SECONDS = 60.0
 _log = logging.getLogger("lumia.pkg")
 LOOK_SECONDS = 0.1
+TURN_SECONDS = 20.0
+"""How long a starting process waits for its turn to change the bot's plugins; then it tries without."""
 OPERATION_SECONDS = 120.0
 """How long a `pkg` at work may keep a starting process waiting; its hooks are the longest part."""
 _TRIES = 3
@@ -229,16 +231,19 @@ def arrive(bot: Runtime) -> Arrived:
 
 
 def _recover(bot: Runtime) -> None:
-    from lumia.pkg import deploying, journal, recovery
+    from lumia.pkg import deploying, journal, recovery, turn
 
     try:
         cut_off = journal.read(Layout(bot.root))
-        operation = cut_off.id if cut_off is not None else ""
-        found = recovery.recover(
-            bot.root,
-            deploy=lambda lock: deploying.deploy(bot.root, lock.plugins, operation=operation),
-            wait=START_SECONDS,
-        )
+        if cut_off is None:
+            return
+        operation = cut_off.id
+        with turn.attempt(bot.root, TURN_SECONDS) as token:
+            found = recovery.recover(
+                bot.root,
+                deploy=lambda lock: deploying.deploy(bot.root, lock.plugins, operation=operation, turn=token),
+                wait=START_SECONDS,
+            )
     except OperationError as error:
         bot.log.error("%s", error)  # the bot starts nevertheless: a plugin that is broken by it fails alone
         return
@@ -316,12 +321,14 @@ def _others(bot: Runtime) -> bool:
 
 
 def _ahead(bot: Runtime, root: Root, here: Wanted) -> Arrived:
-    from lumia.pkg import deploying
+    from lumia.pkg import deploying, turn
 
     plugins: Mapping[str, Mapping[str, Any]] = here.plugins or {}
     lock = {name: Locked(**fields) for name, fields in plugins.items()}
     try:
-        outcome = deploying.hand_over(bot.transport, root, lock, operation=f"start {hash_of(here)}")
+        with turn.attempt(bot.root, TURN_SECONDS) as token:
+            operation = f"start {hash_of(here)}"
+            outcome = deploying.hand_over(bot.transport, root, lock, operation=operation, turn=token)
     except StaleDeploymentError as error:  # another machine was faster
         bot.log.warning("%s", error)
         return _arrived(bot, root)

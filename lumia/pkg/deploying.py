@@ -89,13 +89,15 @@ def deploy(
     *,
     operation: str = "",
     layer: str = "",
+    turn: int = 0,
     wait: float = WAIT_SECONDS,
     on_step: Callable[[str], None] = lambda text: None,
 ) -> Outcome:
     """Have the running processes of the bot of `root` work with `lock`, which its `plugins/` holds already.
 
     lock: plugin → what is installed now. operation: id of the operation, for which the same deployment is begun once.
-    layer: the folder of Python packages in `data/python/` that goes with it. wait: seconds the processes may take.
+    layer: the folder of Python packages in `data/python/` that goes with it. turn: the token of the turn to change the
+    bot's plugins (`lumia.pkg.turn`), 0 without one. wait: seconds the processes may take.
     on_step: told in a sentence what is waited for. Returns when all have switched or none will; raises `PkgError` when
     another deployment is under way for that long.
     """
@@ -105,7 +107,9 @@ def deploy(
         with reached(root) as (transport, config):
             place = Root(root, config)
             try:
-                return hand_over(transport, place, lock, operation=operation, layer=layer, wait=wait, say=on_step)
+                return hand_over(
+                    transport, place, lock, operation=operation, layer=layer, turn=turn, wait=wait, say=on_step
+                )
             except BackendUnavailableError as error:
                 return Outcome("stopped", note=f"{error}; processes that run nevertheless load it when they start anew")
     except BackendUnavailableError:
@@ -171,6 +175,7 @@ def hand_over(
     *,
     operation: str = "",
     layer: str = "",
+    turn: int = 0,
     wait: float = WAIT_SECONDS,
     say: Say = lambda text: None,
 ) -> Outcome:
@@ -182,7 +187,7 @@ def hand_over(
     deployments, began = transport.deployments(), time.monotonic()
     disabled = root.held().disabled
     wanted = Wanted({name: one.as_dict() for name, one in lock.items()}, disabled, layer, operation, root.place)
-    number = _begun(deployments, root, root.sealed(wanted), wait, say)
+    number = _begun(deployments, root, root.sealed(wanted), turn, wait, say)
     decided = _awaited(deployments, number, wait, say)
     if decided.state == "active":
         root.note(number)
@@ -190,12 +195,12 @@ def hand_over(
     return _outcome(decided, time.monotonic() - began)
 
 
-def _begun(deployments: Deployments, root: Root, wanted: Wanted, wait: float, say: Say) -> int:
+def _begun(deployments: Deployments, root: Root, wanted: Wanted, turn: int, wait: float, say: Say) -> int:
     until, told = time.monotonic() + wait, 0
     while True:
         base = basis.base_of(root, deployments, wanted.operation)
         try:
-            return deployments.begin(wanted, wait, base)
+            return deployments.begin(wanted, wait, base, turn)
         except StaleDeploymentError:  # active since we looked: does it go with what is here?
             if time.monotonic() >= until:
                 raise

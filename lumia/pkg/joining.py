@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -66,11 +67,8 @@ def is_target(root: Path, lock: Lock) -> bool:
     return not found.reached and found.lock == lock
 
 
-def join(root: Path, target: Target) -> Outcome:
-    """Note that `root`, which holds the plugins of `target` now, is in step with the bot.
-
-    Raises `StaleDeploymentError` when the bot works with another deployment by now, `PkgError` when the bot is away.
-    """
+def confirm(root: Path, target: Target, then: Callable[[Root], None] = lambda root: None) -> None:
+    """Do `then` if the bot still works with `target`; raises `StaleDeploymentError`, `PkgError` while it is away."""
     try:
         with reached(root) as (transport, config):
             number = transport.deployments().look().active
@@ -78,9 +76,14 @@ def join(root: Path, target: Target) -> Outcome:
                 raise StaleDeploymentError(
                     f"the bot works with deployment {number} by now, no longer with {target.number}; run it again"
                 )
-            Root(root, config).join(target.wanted, number)
+            then(Root(root, config))
     except BackendUnavailableError as error:
         raise PkgError(
-            f"whether the bot still works with deployment {target.number} can't be asked: {error}"
+            f"whether the bot still works with deployment {target.number} can't be asked for: {error}"
         ) from error
+
+
+def join(root: Path, target: Target) -> Outcome:
+    """Note that `root`, which holds the plugins of `target` now, is in step with the bot; raises as `confirm` does."""
+    confirm(root, target, lambda place: place.join(target.wanted, target.number))
     return Outcome("in step", target.number)

@@ -36,8 +36,8 @@ RUNS = (
     "age",
 )
 NAMES = (*RUNS, *EFFECTS)
-DEPLOYMENTS = ("publish", "deploy", "attend", "answer")
-MORE = ("lease", "own", "advance", "trim", "compact", "alarm", "note", "waiting", "deploy", "attend", "answer")
+DEPLOYMENTS = ("publish", "deploy", "turn", "attend", "answer")
+MORE = ("lease", "own", "advance", "trim", "compact", "alarm", "note", "waiting", *DEPLOYMENTS[1:])
 _FOLDER = Path(__file__).parent
 
 

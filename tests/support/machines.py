@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from lumia.pkg import basis
+from lumia.pkg import basis, turn
 from lumia.pkg.bringing import Root
 from lumia.pkg.deploying import Outcome, hand_over
 from lumia.pkg.layout import Layout
@@ -30,19 +32,20 @@ class Machine(Bot):
         (root / "data" / "secret.key").chmod(0o600)
         self.bot: Runtime | None = None
         self.outcome = Outcome("stopped")
+        self._token = 0
 
     def install(self, name: str, version: str, code: str = "", **manifest: Any) -> Outcome:  # type: ignore[override]
         """Install, upgrade or downgrade, and hand it over; raises `OperationError` when that is undone."""
-        self.settle()
-        self.shop.publish(name, version, {"plugin.py": f"VERSION = {version!r}\n{code}"}, **manifest)
-        kind = "upgrade" if name in self.lock.plugins else "install"
-        self.run(self.action(kind, name, version), deploy=self.deploy)  # type: ignore[arg-type]
+        with self.in_turn():
+            self.shop.publish(name, version, {"plugin.py": f"VERSION = {version!r}\n{code}"}, **manifest)
+            kind = "upgrade" if name in self.lock.plugins else "install"
+            self.run(self.action(kind, name, version), deploy=self.deploy)  # type: ignore[arg-type]
         return self.outcome
 
     def drop(self, name: str) -> Outcome:
         """Remove a plugin, and hand that over."""
-        self.settle()
-        self.run(self.action("remove", name), deploy=self.deploy)
+        with self.in_turn():
+            self.run(self.action("remove", name), deploy=self.deploy)
         return self.outcome
 
     @property
@@ -50,13 +53,16 @@ class Machine(Bot):
         assert self.bot is not None and self.bot.config is not None
         return self.bot.transport, Root(self.layout.root, self.bot.config)
 
-    def settle(self) -> None:
-        """Wait until this machine is in step with the bot, as `pkg` does before it plans."""
+    @contextmanager
+    def in_turn(self) -> Iterator[None]:
+        """Have the turn, and this machine in step with the bot, as `pkg` does before it plans."""
         transport, root = self._place
-        basis.require(root, transport.deployments())
+        with turn.take(self.layout.root) as self._token:
+            basis.require(root, transport.deployments())
+            yield
 
     def deploy(self, lock: Lock) -> Outcome:
         """Hand a lock over."""
         transport, root = self._place
-        self.outcome = hand_over(transport, root, lock.plugins, wait=60.0)
+        self.outcome = hand_over(transport, root, lock.plugins, turn=self._token, wait=60.0)
         return self.outcome

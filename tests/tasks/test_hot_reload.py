@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -131,6 +133,23 @@ def test_install_upgrade_downgrade_and_remove_reach_every_machine(world: World) 
     assert not world.one.layout.folder("counter").exists()
     assert items("counter") == [[n, step, version] for n, version in ((1, "1.0.0"), (2, "2.0.0"), (3, "1.0.0"))
                                 for step in ("first", "second")]  # fmt: skip
+
+
+def test_two_operations_begun_on_two_machines_at_the_same_moment_both_succeed(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LUMIA_REDIS_URL", world.url)
+    ready = threading.Barrier(2)
+
+    def install(machine: Machine, name: str) -> str:
+        ready.wait(10)
+        return machine.install(name, "1.0.0", CODE.replace("count", name)).state
+
+    with ThreadPoolExecutor(2) as pool:
+        one, two = pool.submit(install, world.one, "left"), pool.submit(install, world.two, "right")
+        assert (one.result(60), two.result(60)) == ("active", "active")
+    assert {"left", "right"} <= world.one.lock.plugins.keys()
+    assert world.two.lock.plugins == world.one.lock.plugins
 
 
 def test_a_run_in_flight_ends_on_its_generation_which_is_then_unloaded_once(world: World, tmp_path: Path) -> None:

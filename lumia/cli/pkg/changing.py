@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from lumia.cli import output
 from lumia.cli.pkg import showing
 from lumia.cli.pkg.opened import Opened, opened
+from lumia.cli.pkg.turn import Turn
 from lumia.cli.pkg.watching import Watch
 from lumia.errors import PkgError
 
@@ -46,23 +47,22 @@ def change(make: Callable[[Sources], Plan], how: How, target: Target | None = No
     target: what the running bot works with already, where the change brings this root in step with it. Any other is
     refused on a root that isn't.
     """
-    from lumia.pkg import deploying, lockfile
-
     bot = opened(changes=True, wait=not how.no_wait)
     watch = Watch()
-    refused = target is None and deploying.require_in_step(bot.root, watch.telling, replace=how.replaces)
-    with watch.shown():
-        sources = bot.sources(watch)
-    try:
-        with watch.shown():
-            plan = make(sources)
-            layer = _packages(bot, plan, watch)
-        if refused and not plan.actions and not how.dry_run:
-            output.note(deploying.deploy(bot.root, lockfile.read(bot.root).plugins, on_step=watch.doing).text)
+    with Turn(bot, watch, target, wait=not how.no_wait, replaces=how.replaces) as turn:
+        if how.dry_run or (how.ask and not how.yes):
+            turn.look()
         else:
-            _carry_out(bot, plan, layer, how, watch, target)
-    finally:
-        sources.discard()
+            turn.take()
+        with watch.shown():
+            sources = bot.sources(watch)
+        try:
+            with watch.shown():
+                plan = make(sources)
+                layer = _packages(bot, plan, watch)
+            _carry_out(bot, plan, layer, how, watch, turn)
+        finally:
+            sources.discard()
     if plan.left:
         raise PkgError(f"not upgraded, see above: {', '.join(plan.left)}")
 
@@ -82,18 +82,13 @@ def _packages(bot: Opened, plan: Plan, watch: Watch) -> Layer | None:
     return python_deps.resolve(plan.python, root=bot.root, say=watch.doing)
 
 
-def _carry_out(bot: Opened, plan: Plan, layer: Layer | None, how: How, watch: Watch, target: Target | None) -> None:
+def _carry_out(bot: Opened, plan: Plan, layer: Layer | None, how: How, watch: Watch, turn: Turn) -> None:
     for text in plan.warnings:
         bot.warn(text)
     if not plan.actions:
-        if target is not None and not how.dry_run:
-            from lumia.pkg.joining import join
-
-            output.note(join(bot.root, target).text)
-            return
         if how.as_json:
             output.data(showing.as_data(plan))
-        output.note("nothing to do")
+        output.note(_nothing(bot, how, watch, turn))
         return
     if how.dry_run or how.ask:
         _show(plan, layer, output.text if how.dry_run and not how.as_json else output.note)
@@ -103,7 +98,20 @@ def _carry_out(bot: Opened, plan: Plan, layer: Layer | None, how: How, watch: Wa
         return
     if how.ask and not how.yes:
         _ask()
-    _run(bot, plan, layer, how, watch, target)
+    turn.take()
+    _run(bot, plan, layer, how, watch, turn)
+
+
+def _nothing(bot: Opened, how: How, watch: Watch, turn: Turn) -> str:
+    """Do what is left where the plugins are those already: note that this root is in step, or write the record anew."""
+    from lumia.pkg import deploying, joining, lockfile
+
+    if how.dry_run or not (turn.target or turn.refused):
+        return "nothing to do"
+    turn.take()
+    if turn.target:
+        return joining.join(bot.root, turn.target).text
+    return deploying.deploy(bot.root, lockfile.read(bot.root).plugins, turn=turn.token, on_step=watch.doing).text
 
 
 def _show(plan: Plan, layer: Layer | None, line: Callable[[str], None]) -> None:
@@ -122,7 +130,7 @@ def _ask() -> None:
         raise PkgError("nothing was changed")
 
 
-def _run(bot: Opened, plan: Plan, layer: Layer | None, how: How, watch: Watch, target: Target | None) -> None:
+def _run(bot: Opened, plan: Plan, layer: Layer | None, how: How, watch: Watch, turn: Turn) -> None:
     from lumia.cli.pkg.handing_over import Deployer
     from lumia.cli.pkg.joining import Joiner
     from lumia.isolation_env import environment
@@ -132,7 +140,7 @@ def _run(bot: Opened, plan: Plan, layer: Layer | None, how: How, watch: Watch, t
     built: list[Layer | None] = [None]
 
     def check(lock: Lock) -> None:
-        if target is None and any(action.kind in ("install", "upgrade", "enable") for action in plan.actions):
+        if turn.target is None and any(action.kind in ("install", "upgrade", "enable") for action in plan.actions):
             deploying.await_worker(bot.root, watch.doing)  # what is taken out may be what keeps them from running
         needed = python_of(applied(plan, bot.root, strict=how.strict))
         same = needed == dict(plan.python)
@@ -143,7 +151,9 @@ def _run(bot: Opened, plan: Plan, layer: Layer | None, how: How, watch: Watch, t
                 environment(bot.root, action.staged.manifest, watch.doing)
 
     needed = partial(built.__getitem__, 0)
-    deployer = Joiner(bot.root, watch.doing, needed, target) if target else Deployer(bot.root, watch.doing, needed)
+    deployer = Deployer(bot.root, watch.doing, needed, turn.token)
+    if turn.target is not None:
+        deployer = Joiner(bot.root, watch.doing, needed, turn.token, turn.target)
     with watch.shown():
         done = operation.run(
             plan,

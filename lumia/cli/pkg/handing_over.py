@@ -16,12 +16,17 @@ if TYPE_CHECKING:
 
 
 class Deployer:
-    """Hands a lock over. layer: the Python packages that go with it, None to leave those as they are."""
+    """Hands a lock over. layer: the Python packages that go with it, None to leave those as they are. turn: the
+    token of the turn to do so (`lumia.pkg.turn`).
+    """
 
-    def __init__(self, root: Path, say: Callable[[str], None], layer: Callable[[], Layer | None] | None) -> None:
+    def __init__(
+        self, root: Path, say: Callable[[str], None], layer: Callable[[], Layer | None] | None, turn: int = 0
+    ) -> None:
         self._root = root
         self._say = say
         self._layer = layer
+        self._turn = turn
         self.outcome: Outcome | None = None
 
     def __call__(self, lock: Lock) -> Outcome:
@@ -47,10 +52,11 @@ class Deployer:
         """Hand it over, with a folder of Python packages that this root has switched to."""
         from lumia.pkg.deploying import deploy
 
-        return deploy(self._root, lock.plugins, operation=_operation(self._root), layer=layer, on_step=self._say)
+        operation = _operation(self._root)
+        return deploy(self._root, lock.plugins, operation=operation, layer=layer, turn=self._turn, on_step=self._say)
 
 
-def deployer(root: Path, say: Callable[[str], None]) -> Deployer:
+def deployer(root: Path, say: Callable[[str], None], turn: int = 0) -> Deployer:
     """Return what hands over an operation that was cut off: its packages are those that the plugins need now."""
 
     def needed() -> Layer | None:
@@ -58,7 +64,7 @@ def deployer(root: Path, say: Callable[[str], None]) -> Deployer:
 
         return python_deps.ensure(python_deps.of_plugins(root), root=root, say=say)
 
-    return Deployer(root, say, needed)
+    return Deployer(root, say, needed, turn)
 
 
 def _operation(root: Path) -> str:

@@ -19,9 +19,9 @@ class Joiner(Deployer):
     """Takes the place of who hands a lock over: the bot has it already."""
 
     def __init__(
-        self, root: Path, say: Callable[[str], None], layer: Callable[[], Layer | None], target: Target
+        self, root: Path, say: Callable[[str], None], layer: Callable[[], Layer | None], turn: int, target: Target
     ) -> None:
-        super().__init__(root, say, layer)
+        super().__init__(root, say, layer, turn)
         self._target = target
 
     def hand_over(self, lock: Lock, layer: str) -> Outcome:

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import json
+import os
+import socket
+import subprocess
+import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from lumia.cli.init import create
-from lumia.deployment import Wanted
+from lumia.deployment import Holder, Wanted
+from lumia.errors import BusyTurnError
+from lumia.pkg import mutex, turn
 from tasks.transport import RedisTransport, connect
-from tests.lumia.cli.pkg.conftest import Pkg
-from tests.support.plugin_repos import Repository
+from tests.lumia.cli.pkg.conftest import COMMAND, Pkg
+from tests.support.plugin_repos import Repository, repository
+from tests.support.wait import until
 
 SECRET = "5e" * 32
 
@@ -122,3 +129,54 @@ def test_a_record_that_no_machine_takes_is_replaced_by_a_lock_only(one: Pkg, tra
         assert (refused.code, "not signed with this bot's secret" in refused.err) == (1, True)
     assert one("sync", "-", "-y", stdin=json.dumps({"version": 1, "plugins": {}})).code == 0
     assert at_work(transport) == {}
+
+
+@contextmanager
+def at_its_hook(pkg: Pkg, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Give a `pkg` that is in the middle of an installation, and stays there."""
+    slow = repository(folder / "repositories", "slow")
+    gate, inside = folder / "gate", folder / "inside"
+    hook = f"import pathlib\npathlib.Path({str(inside)!r}).touch()\nopen({str(gate)!r}).read()\n"
+    slow.release("v1.0.0", {"hooks/pre_install.py": hook})
+    os.mkfifo(gate)
+    command = [*COMMAND, "-S", slow.url, "-y"]
+    with subprocess.Popen(command, cwd=pkg.root, env=pkg.variables(), stderr=subprocess.DEVNULL) as running:
+        try:
+            until(inside.exists, timeout=30, what="it is at its hook")
+            yield running
+        finally:
+            running.kill()
+
+
+def test_one_at_a_time_changes_the_plugins_of_all_machines_and_a_dead_one_holds_nobody_up(
+    one: Pkg, two: Pkg, transport: RedisTransport, tmp_path: Path
+) -> None:
+    with at_its_hook(one, tmp_path) as first:
+        hasty = two("disable", "webhook", "--no-wait")
+        assert hasty.code == 1
+        assert f"on {socket.gethostname()} (process {first.pid}, since" in hasty.err
+    began = time.monotonic()
+    assert one("disable", "webhook").code == 0
+    assert time.monotonic() - began < turn.LEASE_SECONDS / 2  # on its own machine it is known to be dead
+
+    two("sync", "-y")
+    held = transport.deployments().take_turn(Holder("x", "away:/bot", 4711, "pkg -S x"), 0.5)
+    late = two("enable", "webhook")
+    assert (late.code, "waiting for `pkg -S x` on away (process 4711" in late.err) == (0, True)
+    assert not transport.deployments().keep_turn(held, 10)
+
+
+def test_a_turn_is_kept_as_long_as_its_holder_lives(one: Pkg, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turn, "LEASE_SECONDS", 0.4)
+    monkeypatch.setattr(turn, "KEEP_SECONDS", 0.05)
+    monkeypatch.setenv("LUMIA_REDIS_URL", url)
+    with closing(RedisTransport(connect(url), worker="here:2:bb")) as other, turn.take(one.root) as token:
+        until_ = time.monotonic() + 0.8
+        while time.monotonic() < until_:
+            with pytest.raises(BusyTurnError):
+                other.deployments().take_turn(Holder("x", "away:/bot", 4711, "pkg -S x"), 10)
+        with turn.attempt(one.root, 0) as second:
+            assert second == 0
+    assert token == 1 == other.deployments().take_turn(Holder("x", "away:/bot", 4711, "pkg -S x"), 10) - 1
+    with pytest.raises(mutex.HeldError, match="`pkg -S x` on away"), turn.take(one.root, timeout=0):
+        pass
