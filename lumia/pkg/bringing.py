@@ -20,13 +20,15 @@ from lumia.atomic import locked
 from lumia.atomic import replace as write_file
 from lumia.deployment import Deployments, Standing, Wanted, place_of
 from lumia.errors import BackendUnavailableError, OperationError, PkgError, PlanError, RegistryError
-from lumia.pkg import lockfile, sealing
+from lumia.pkg import layers, lockfile, sealing
 from lumia.pkg.layout import Layout
 from lumia.pkg.model import Locked
 from lumia.secrets import load_secret
 
 if TYPE_CHECKING:
     from lumia.config import ConfigStore
+    from lumia.pkg.layers import Layer
+    from lumia.pkg.lockfile import Lock
     from lumia.pkg.revocation import Revoked
     from lumia.runtime import Runtime
 
@@ -60,10 +62,11 @@ class Root:
         return self._layout.lock.is_file()
 
     def held(self) -> Wanted:
-        """Return what this root holds now."""
+        """Return what this root holds now. layer: the Python packages that its processes start with."""
         plugins = {name: one.as_dict() for name, one in lockfile.read(self._layout.root).plugins.items()}
         disabled = tuple(sorted(self._config.core.plugins.disabled))
-        return Wanted(plugins if self.managed else None, disabled, origin=self.place)
+        layer = layers.name_of_current(self._layout.root)
+        return Wanted(plugins if self.managed else None, disabled, layer, origin=self.place)
 
     def noted(self) -> _Noted | None:
         """Return with which deployment the root was in step last."""
@@ -122,25 +125,30 @@ class Root:
         from lumia.pkg.mutex import HeldError
 
         noted = self.noted()
+        before = Wanted.load(noted.before) if noted is not None and noted.before else None
         try:
             if wanted is not None:
-                self._bring(self.verified(wanted), wait=False)
-            elif noted is not None and noted.before:
-                self._bring(Wanted.load(noted.before), wait=False)
+                self.verified(wanted)
+            if before is not None and (wanted is None or content(before) == content(wanted)):
+                self._bring(before, wait=False)  # with the Python packages that were here
+            elif wanted is not None:
+                self._bring(wanted, wait=False)
         except HeldError as error:
             _log.info("%s is not put back by this process: %s", self.place, error)
 
     def _sync(self, wanted: Wanted, *, wait: bool = True) -> None:
-        from lumia.pkg import history, operation, recovery
+        from lumia.pkg import ground, history, operation, python_deps, recovery
 
         root = self._layout.root
         recovery.recover(root)
         lock = lockfile.of_fields(wanted.plugins or {}, "the lock of the deployment")
-        operation.run(history.sync_plan(root, lock, revoked=self._revoked), layout=self._layout, wait=wait)
-        if wanted.layer:
-            from lumia.pkg import layers, python_deps
+        plan = history.sync_plan(root, lock, revoked=self._revoked)
 
-            layers.switch(root, python_deps.ensure(python_deps.of_plugins(root), root=root))
+        def packages(lock: Lock) -> Layer | None:
+            needed = ground.python_of(ground.applied(plan, root, strict=False))
+            return python_deps.ensure(needed, root=root, prefer=wanted.layer)
+
+        operation.run(plan, layout=self._layout, packages=packages, wait=wait)
 
     def _revoked(self) -> Revoked:
         from lumia.pkg.registry import Registry, configured

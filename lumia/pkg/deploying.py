@@ -78,16 +78,14 @@ def deploy(
     lock: Mapping[str, Locked],
     *,
     operation: str = "",
-    layer: str = "",
     wait: float = WAIT_SECONDS,
     on_step: Callable[[str], None] = lambda text: None,
 ) -> Outcome:
     """Have the running processes of the bot of `root` work with `lock`, which its `plugins/` holds already.
 
     lock: plugin → what is installed now. operation: id of the operation, for which the same deployment is begun once.
-    layer: the folder of Python packages in `data/python/` that goes with it. wait: seconds the processes may take.
-    on_step: told in a sentence what is waited for. Returns when all have switched or none will; raises `PkgError` when
-    another deployment is under way for that long.
+    wait: seconds the processes may take. on_step: told in a sentence what is waited for. Returns when all have switched
+    or none will; raises `PkgError` when another deployment is under way for that long.
     """
     from lumia.pkg.bringing import Root
 
@@ -96,7 +94,7 @@ def deploy(
         return Outcome("stopped", note=opened)
     transport, config = opened
     try:
-        return hand_over(transport, Root(root, config), lock, operation=operation, layer=layer, wait=wait, say=on_step)
+        return hand_over(transport, Root(root, config), lock, operation=operation, wait=wait, say=on_step)
     except BackendUnavailableError as error:
         return Outcome("stopped", note=f"{error}; processes that run nevertheless load it when they start anew")
     finally:
@@ -149,14 +147,14 @@ def hand_over(
     lock: Mapping[str, Locked],
     *,
     operation: str = "",
-    layer: str = "",
     wait: float = WAIT_SECONDS,
     say: Say = lambda text: None,
 ) -> Outcome:
     """Do what `deploy` does, over a transport. Raises `BackendUnavailableError` while the broker is away."""
     deployments, began = transport.deployments(), time.monotonic()
-    disabled = root.held().disabled
-    wanted = Wanted({name: one.as_dict() for name, one in lock.items()}, disabled, layer, operation, root.place)
+    held = root.held()
+    plugins = {name: one.as_dict() for name, one in lock.items()}
+    wanted = Wanted(plugins, held.disabled, held.layer, operation, root.place)
     number = _begun(deployments, root.sealed(wanted), wait, say)
     decided = _awaited(deployments, number, wait, say)
     if decided.state == "active":

@@ -109,26 +109,28 @@ def _run(bot: Opened, plan: Plan, layer: Layer | None, how: How, watch: Watch) -
     from lumia.pkg import deploying, operation, python_deps
     from lumia.pkg.ground import applied, python_of
 
-    built: list[Layer | None] = [None]
-
     def check(lock: Lock) -> None:
         if any(action.kind in ("install", "upgrade", "enable") for action in plan.actions):
             deploying.await_worker(bot.root, watch.doing)  # what is taken out may be what keeps them from running
+
+    def packages(lock: Lock) -> Layer | None:
         needed = python_of(applied(plan, bot.root, strict=how.strict))
         same = needed == dict(plan.python)
         wanted = layer if same else python_deps.resolve(needed, root=bot.root, say=watch.doing)
-        built[0] = python_deps.build(wanted, say=watch.doing)
+        built = python_deps.build(wanted, say=watch.doing)
         for action in plan.actions:
             if action.staged is not None and action.staged.manifest.isolation is not None:
                 environment(bot.root, action.staged.manifest, watch.doing)
+        return built
 
-    deployer = Deployer(bot.root, watch.doing, lambda: built[0])
+    deployer = Deployer(bot.root, watch.doing)
     with watch.shown():
         done = operation.run(
             plan,
             layout=bot.layout,
             on_step=watch.step,
             check=check,
+            packages=packages,
             deploy=deployer,
             wait=not how.no_wait,
             force=how.force,

@@ -80,12 +80,12 @@ def opened(*, changes: bool = False, wait: bool = True) -> Opened:
 
 
 def _recover(found: Opened, wait: float) -> None:
-    from lumia.cli.pkg.handing_over import deployer
+    from lumia.cli.pkg.handing_over import Deployer
     from lumia.cli.pkg.watching import Watch
     from lumia.pkg.recovery import recover
 
     watch = Watch()
     with watch.shown():
-        done = recover(found.root, deploy=deployer(found.root, watch.doing), on_step=watch.step, wait=wait)
+        done = recover(found.root, deploy=Deployer(found.root, watch.doing), on_step=watch.step, wait=wait)
     if done is not None:
         output.note(done.text, style="yellow")

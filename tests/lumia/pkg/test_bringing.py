@@ -19,13 +19,18 @@ from lumia.deployment import Member, Wanted
 from lumia.errors import DeploymentRecordError, PkgError
 from lumia.inmemory import InMemoryTransport
 from lumia.opening import open_bot, taking
-from lumia.pkg import bringing, deploying, journal, mutex, sealing
+from lumia.pkg import bringing, deploying, journal, layers, mutex, sealing
 from lumia.pkg.bringing import Root, arrive
+from lumia.pkg.layers import Package
 from lumia.pkg.layout import Layout
 from lumia.pkg.model import Locked
 from lumia.plugin import PluginSet
 from lumia.runtime import Runtime
 from lumia.services import Services
+from tests.support.machines import Machine
+from tests.support.packages import Shop
+from tests.support.shelf import in_place_of_pip
+from tests.support.wheels import wheel
 from tests.support.workers import bot_root
 
 DICE = Locked("dice", "1.0.0", "v1.0.0", "1" * 40, "/nowhere/dice", "git", f"sha256:{'a' * 64}")
@@ -110,6 +115,26 @@ def test_a_process_that_starts_refuses_an_unsigned_record_and_says_so(
     with caplog.at_level(logging.ERROR):
         assert arrive(bot).number == 0
     assert "deployment 1 is refused" in caplog.text and "not signed" in caplog.text
+
+
+def test_python_packages_come_with_the_plugins_and_go_back_with_them(tmp_path: Path) -> None:
+    """Whatever the machine where it began has of its own; the newer library would do for the older plugin, too."""
+    shop, shelf = Shop(tmp_path / "shop"), tmp_path / "wheels"
+    machine = Machine(tmp_path / "bot", shop)
+    bot = open_bot(machine.layout.root, transport=InMemoryTransport())
+    root, used = root_of(bot), []
+    with in_place_of_pip(shelf):
+        for number in (1, 2):
+            wheel(shelf, "layered", f"{number}.0")
+            locked = shop.publish("dice", f"{number}.0.0", python_dependencies=[f"layered>={number}"])
+            root.bring(root.sealed(Wanted({"dice": locked.as_dict()}, root.held().disabled)), number)
+            used.append(layers.current(bot.root))
+            assert used[-1] is not None and root.held().layer == used[-1].name
+            assert used[-1].packages == (Package("layered", f"{number}.0"),)
+        root.restore(None)
+    bot.close()
+    assert layers.current(bot.root) == used[0]
+    assert machine.lock.plugins["dice"].version == "1.0.0"
 
 
 def test_processes_of_one_machine_note_at_once(bot: Runtime) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from lumia.errors import PluginLoadError
 from lumia.opening import use_layer
-from lumia.pkg import layers
+from lumia.pkg import import_path, layers
 from lumia.pkg.layers import Layer, Package
 from tests.support.wheels import wheel
 
@@ -28,7 +28,7 @@ def made(root: Path, version: str, name: str = "layered") -> Layer:
 @pytest.fixture(autouse=True)
 def _process(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.setattr(layers, "_held", {})
+    monkeypatch.setattr(import_path, "_held", {})
     yield
     sys.modules.pop("layered", None)
 
@@ -61,26 +61,27 @@ def test_a_damaged_pointer_is_no_layer(tmp_path: Path) -> None:
 
 def test_a_process_that_imported_another_version_is_told_so_and_one_that_did_not_goes_on(tmp_path: Path) -> None:
     one, two = made(tmp_path, "1.0"), made(tmp_path, "2.0")
-    assert layers.activate(tmp_path, one) == ()
-    assert layers.activate(tmp_path, two) == ()
+    assert import_path.activate(tmp_path, one) == ()
+    assert import_path.activate(tmp_path, two) == ()
     assert sys.path[-2:] == [str(two.folder), str(one.folder)]
-    assert layers.activate(tmp_path, None) == ()
+    assert import_path.activate(tmp_path, None) == ()
     assert importlib.import_module("layered").VERSION == "2.0"
-    assert layers.clashes(two) == () and layers.clashes(None) == ()
+    assert import_path.clashes(two) == () and import_path.clashes(None) == ()
     path = list(sys.path)
     layers.switch(tmp_path, one)
     with pytest.raises(PluginLoadError, match=r"layered 2\.0 is imported, .* stop the bot with `lumia down`"):
         use_layer(tmp_path)
     assert sys.path == path
-    assert layers.activate(tmp_path, one) == ("layered 2.0 is imported, the new packages hold layered 1.0",)
+    assert import_path.activate(tmp_path, one) == ("layered 2.0 is imported, the new packages hold layered 1.0",)
 
 
 def test_layers_nobody_uses_are_removed(tmp_path: Path) -> None:
     current, kept, idle, used = (made(tmp_path, f"{n}.0") for n in range(4))
     layers.switch(tmp_path, current)
+    (tmp_path / "data/python/.building-of-one-that-was-killed/layered").mkdir(parents=True)
     code = (
-        "import sys; from pathlib import Path; from lumia.pkg import layers; root = Path(sys.argv[1]); "
-        "layers.activate(root, layers.read(root, sys.argv[2])); print('held', flush=True); sys.stdin.read()"
+        "import sys; from pathlib import Path; from lumia.pkg import import_path, layers; root = Path(sys.argv[1]); "
+        "import_path.activate(root, layers.read(root, sys.argv[2])); print('held', flush=True); sys.stdin.read()"
     )
     holder = subprocess.Popen(
         [sys.executable, "-c", code, str(tmp_path), used.name], stdin=subprocess.PIPE, stdout=subprocess.PIPE
