@@ -135,8 +135,9 @@ def use_layer(root: Path) -> None:
         layer = layers.current(root)
         if wrong := import_path.clashes(layer):
             raise PluginLoadError(
-                f"{'; '.join(wrong)}; a running process can't exchange that: stop the bot with `lumia down`, "
-                "do it again, and start it"
+                f"{'; '.join(wrong)}; a running process can't exchange a library: end the bot on all its machines "
+                "(`lumia down`; SIGTERM for workers you started yourself), run the same `pkg` command again, and start "
+                "the bot"
             )
         import_path.activate(root, layer)
 

@@ -61,7 +61,10 @@ class Outcome:
     def text(self) -> str:
         """Return it in a sentence or two."""
         if self.state == "rolled back":
-            reasons = "; ".join(f"{one.process}: {one.text}" for one in self.failed)
+            whose: dict[str, list[str]] = {}
+            for one in self.failed:
+                whose.setdefault(one.text, []).append(one.process)
+            reasons = "; ".join(f"{', '.join(processes)}: {text}" for text, processes in whose.items())
             return f"it works on as before, since {reasons}"
         if self.state == "stopped":
             return self.note or "no process of the bot runs; its next start loads it"

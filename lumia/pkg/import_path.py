@@ -92,6 +92,8 @@ def clashes(layer: Layer | None) -> tuple[str, ...]:
 
 
 def _clashing(layer: Layer) -> Iterator[str]:
+    from lumia.pkg import python_deps
+
     wanted = {one.name: one.version for one in layer.packages}
     tops = _imported_from_layers(layer.folder.parent)
     for folder, modules in sorted(tops.items()):
@@ -99,7 +101,9 @@ def _clashing(layer: Layer) -> Iterator[str]:
             continue
         for name, version, provided in _provided(folder):
             if name in wanted and wanted[name] != version and modules & provided:
-                yield f"{name} {version} is imported, the new packages hold {name} {wanted[name]}"
+                plugins = python_deps.brought_by(layer, name)
+                whose = f"for plugin {' and '.join(plugins)}" if plugins else "with the new packages"
+                yield f"{name} {version} is imported here, and {name} {wanted[name]} comes {whose}"
 
 
 def _imported_from_layers(parent: Path) -> dict[Path, set[str]]:

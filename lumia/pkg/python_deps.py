@@ -240,18 +240,34 @@ def _needed_by(name: str, bots: Mapping[str, Installed]) -> str:
     return ""
 
 
+def brought_by(layer: Layer, name: str) -> list[str]:
+    """Return the plugins that need a package of a built layer, each with what it asks for: `feeds (feedreader>=6)`."""
+    have, found = _in_folder(layer.folder), []
+    for plugin, texts in layer.requirements.items():
+        asked = [text for text in texts if any(canonicalize_name(one.name) == name for one, _ in _needed([text], have))]
+        if asked:
+            found.append(f"{plugin} ({', '.join(asked)})")
+    return found
+
+
 def _satisfied(wanted: Wanted, have: Mapping[str, Installed]) -> bool:
     """Tell whether everything that is asked for is there, and everything that needs in turn."""
-    left = [Requirement(text) for texts in wanted.values() for text in texts]
+    needed = _needed([text for texts in wanted.values() for text in texts], have)
+    return all(here is not None and asked.specifier.contains(here.version, prereleases=True) for asked, here in needed)
+
+
+def _needed(
+    texts: Iterable[str], have: Mapping[str, Installed]
+) -> Iterator[tuple[Requirement, Installed | None]]:  # fmt: skip
+    """Return what is asked for, and what that needs in turn, each with what is there."""
+    left = [Requirement(text) for text in texts]
     seen: set[tuple[str, str]] = set()
     while left:
         asked = left.pop()
         name = canonicalize_name(asked.name)
         here = have.get(name)
-        if here is None or not asked.specifier.contains(here.version, prereleases=True):
-            return False
+        yield asked, here
         for extra in ("", *sorted(asked.extras)):
-            if (name, extra) not in seen:
+            if here is not None and (name, extra) not in seen:
                 seen.add((name, extra))
                 left += [need for need in _needs(here) if _applies(need, extra)]
-    return True

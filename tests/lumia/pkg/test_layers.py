@@ -69,10 +69,12 @@ def test_a_process_that_imported_another_version_is_told_so_and_one_that_did_not
     assert import_path.clashes(two) == () and import_path.clashes(None) == ()
     path = list(sys.path)
     layers.switch(tmp_path, one)
-    with pytest.raises(PluginLoadError, match=r"layered 2\.0 is imported, .* stop the bot with `lumia down`"):
+    with pytest.raises(PluginLoadError, match=r"layered 2\.0 is imported here, .*: end the bot .*`lumia down`"):
         use_layer(tmp_path)
     assert sys.path == path
-    assert import_path.activate(tmp_path, one) == ("layered 2.0 is imported, the new packages hold layered 1.0",)
+    assert import_path.activate(tmp_path, one) == (
+        "layered 2.0 is imported here, and layered 1.0 comes for plugin one (layered)",
+    )
 
 
 def test_layers_nobody_uses_are_removed(tmp_path: Path) -> None:
