@@ -16,12 +16,13 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from lumia.errors import OperationError
+from lumia.errors import OperationError, PkgError
 from lumia.pkg import failpoints, journal, operation, recovery
 from tests.support import full_disk
 from tests.support.cases import OPERATIONS, Cases, check, shape
@@ -47,7 +48,8 @@ def kill(folder: Path, crash: Server) -> Outcomes:
 def packages(folder: Path, crash: Server) -> Outcomes:
     """`kill -9` at every failpoint of operations that bring Python packages, and while one is undone; then a recovery.
 
-    Those are pinned and come from a folder of wheels; they are built, switched to and switched back by the real code.
+    Those come from a folder of wheels; they are built, switched to and switched back by the real code, which meets
+    input/output errors at these points, too.
     """
     found: Outcomes = Counter()
     undoing = [f"{step}{when}" for step in journal.UNDO_STEPS[:2] for when in ("", ".done")]
@@ -60,6 +62,13 @@ def packages(folder: Path, crash: Server) -> Outcomes:
                 assert crash.recover(bot.layout.root, then) == -9, then
             recovery.recover(bot.layout.root)
             found[check(cases, bot, point)] += 1
+        for point in (point for point in cases.points if point.startswith(("build", "packages"))):
+            bot, plan = cases.next()
+            os.environ[failpoints.VARIABLE] = f"{point}=error"
+            with suppress(PkgError):
+                cases.run(bot, plan)
+            assert check(cases, bot, point) == "old", point
+            found["old"] += 1
     return found
 
 

@@ -6,7 +6,7 @@ import fcntl
 import importlib
 import os
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from importlib.machinery import EXTENSION_SUFFIXES
 from importlib.metadata import distributions
 from pathlib import Path
@@ -50,30 +50,26 @@ def back_to(root: Path, entries: Collection[str]) -> None:
     """Take this process's import path back to what `on_path` said before an `activate` that came to nothing.
 
     Modules that were imported from a layer that is on it no more are forgotten, so that the next one may bring another
-    version; a package with compiled modules stays, for most of those can't be loaded twice.
+    version. All of them stay when some are compiled: most of those can't be loaded twice, and they use the others.
     """
     gone = [Path(entry) for entry in on_path(root) if entry not in entries]
     if tuple(entries) != on_path(root):
         _put(root, entries)
     for folder in gone:
         sys.path_importer_cache.pop(str(folder), None)
-        if not _forget(folder) and folder in _held:
-            os.close(_held.pop(folder))
+        imported = dict(_imported_from(folder))
+        if not any(str(module.__file__).endswith(tuple(EXTENSION_SUFFIXES)) for module in imported.values()):
+            _forget(imported)
+            if folder in _held:
+                os.close(_held.pop(folder))
 
 
-def _forget(folder: Path) -> set[str]:
-    """Take the modules from a layer out of `sys.modules`; return the top-level packages that have to stay."""
-    found = dict(_imported_from(folder))
-    compiled = tuple(EXTENSION_SUFFIXES)
-    stay = {name.partition(".")[0] for name, module in found.items() if str(module.__file__).endswith(compiled)}
-    for name, module in found.items():
-        top, _, _ = name.partition(".")
-        if top not in stay and sys.modules.get(name) is module:
-            del sys.modules[name]
-            above, _, last = name.rpartition(".")
-            if getattr(sys.modules.get(above), last, None) is module:  # of a namespace that others share
-                delattr(sys.modules[above], last)
-    return stay
+def _forget(modules: Mapping[str, ModuleType]) -> None:
+    for name, module in modules.items():
+        sys.modules.pop(name, None)
+        above, _, last = name.rpartition(".")
+        if getattr(sys.modules.get(above), last, None) is module:  # of a namespace that other packages share
+            delattr(sys.modules[above], last)
 
 
 def _hold(folder: Path) -> None:

@@ -41,7 +41,7 @@ class Cases:
             shop.publish("dice", version, {**files, **scripts})
         self.first = Bot(self.folder / "first", shop)
         if kind != "install":
-            self._do(self.first, self._plan(self.first.action("install", "dice", "1.0.0")))
+            self.run(self.first, self._plan(self.first.action("install", "dice", "1.0.0")))
             (self.first.layout.folder("dice") / "score.db").write_text("7")
             settings = self.first.layout.settings("dice")
             settings.write_text(settings.read_text().replace("luck = 0.0", "luck = 0.5  # mine"))
@@ -69,7 +69,8 @@ class Cases:
         needed = {"dice": (f"layered=={action.after.version}",)} if self.shelf and action.after else {}
         return Plan((action,), frozenset({"dice"} if action.kind == self.kind else ()), needed)
 
-    def _do(self, bot: Bot, plan: Plan) -> None:
+    def run(self, bot: Bot, plan: Plan) -> None:
+        """Carry out a plan in this process."""
         packages = packages_of(plan, bot.layout.root, self.shelf) if self.shelf else None
         operation.run(plan, layout=bot.layout, packages=packages)
 
@@ -78,7 +79,7 @@ class Cases:
         passed: list[str] = []
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(failpoints, "hit", lambda step, plugin="": passed.append(step))
-            self._do(bot, plan)
+            self.run(bot, plan)
         return list(dict.fromkeys(passed))
 
 
