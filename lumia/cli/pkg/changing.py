@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -117,7 +118,9 @@ def _run(bot: Opened, plan: Plan, layer: Layer | None, how: How, watch: Watch) -
         needed = python_of(applied(plan, bot.root, strict=how.strict))
         same = needed == dict(plan.python)
         wanted = layer if same else python_deps.resolve(needed, root=bot.root, say=watch.doing)
+        began = time.monotonic()
         built = python_deps.build(wanted, say=watch.doing)
+        deployer.built = time.monotonic() - began
         for action in plan.actions:
             if action.staged is not None and action.staged.manifest.isolation is not None:
                 environment(bot.root, action.staged.manifest, watch.doing)

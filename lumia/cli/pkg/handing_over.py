@@ -15,18 +15,25 @@ if TYPE_CHECKING:
 
 
 class Deployer:
-    """Hands a lock over, with the Python packages that the root's processes start with by now."""
+    """Hands a lock over, with the Python packages that the root's processes start with by now.
+
+    built: seconds that building those took here. Other machines may need as long, so they get twice that in addition.
+    """
 
     def __init__(self, root: Path, say: Callable[[str], None]) -> None:
         self._root = root
         self._say = say
+        self.built = 0.0
         self.outcome: Outcome | None = None
 
     def __call__(self, lock: Lock) -> Outcome:
         """Return what became of it."""
-        from lumia.pkg.deploying import deploy
+        from lumia.pkg import deploying
 
-        self.outcome = deploy(self._root, lock.plugins, operation=_operation(self._root), on_step=self._say)
+        wait = deploying.WAIT_SECONDS + 2 * self.built
+        self.outcome = deploying.deploy(
+            self._root, lock.plugins, operation=_operation(self._root), wait=wait, on_step=self._say
+        )
         return self.outcome
 
 

@@ -8,10 +8,12 @@ import pty
 import subprocess
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from lumia.pkg import layers
+from lumia.pkg import deploying, layers
+from lumia.pkg.deploying import Outcome
 from tests.lumia.cli.pkg.conftest import COMMAND, Pkg
 from tests.support.plugin_repos import Repository
 from tests.support.registry import FakeRegistry
@@ -138,9 +140,18 @@ def test_a_failing_hook_leaves_everything_as_it_was(pkg: Pkg, tmp_path: Path) ->
     assert not before
 
 
-def test_python_packages_come_and_go_with_the_plugin_that_needs_them(pkg: Pkg, tmp_path: Path) -> None:
+def test_python_packages_come_and_go_with_the_plugin_that_needs_them(
+    pkg: Pkg, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from tests.support.plugin_repos import repository
 
+    waits: list[float] = []
+
+    def deploy(*args: Any, wait: float, **more: Any) -> Outcome:
+        waits.append(wait)
+        return Outcome("stopped")
+
+    monkeypatch.setattr(deploying, "deploy", deploy)
     needs = repository(tmp_path / "repositories", "needs")
     needs.release("v1.0.0", python_dependencies=["layered==1.0"])
     with in_place_of_pip(wheels(tmp_path / "wheels", ("layered", "1.0"), ("layered", "2.0"))):
@@ -153,6 +164,8 @@ def test_python_packages_come_and_go_with_the_plugin_that_needs_them(pkg: Pkg, t
         assert layers.current(pkg.root) == before
         assert pkg("-R", "needs", "--yes").code == 0
     assert layers.current(pkg.root) is None
+    # Machines that follow have to build them, too; removing a plugin builds nothing.
+    assert waits[0] > waits[1] and int(waits[1]) == deploying.WAIT_SECONDS
 
 
 def test_two_at_once_both_succeed_one_after_the_other(pkg: Pkg, geo: Repository, tmp_path: Path) -> None:
