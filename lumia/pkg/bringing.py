@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from lumia.atomic import locked
 from lumia.atomic import replace as write_file
 from lumia.deployment import Deployments, Standing, Wanted, place_of
-from lumia.errors import BackendUnavailableError, OperationError, PkgError, PlanError, RegistryError
+from lumia.errors import BackendUnavailableError, LumiaError, OperationError, PkgError, PlanError, RegistryError
 from lumia.pkg import layers, lockfile, sealing
 from lumia.pkg.layout import Layout
 from lumia.pkg.model import Locked
@@ -38,6 +38,8 @@ LOOK_SECONDS = 0.1
 OPERATION_SECONDS = 120.0
 """How long a `pkg` at work may keep a starting process waiting; its hooks are the longest part."""
 _TRIES = 3
+MEND_SECONDS = 1.0
+"""How long a process that would build lost packages waits for a `pkg` at work, which builds them itself."""
 
 
 @dataclass(frozen=True)
@@ -150,6 +152,22 @@ class Root:
 
         operation.run(plan, layout=self._layout, packages=packages, wait=wait)
 
+    def mend(self) -> None:
+        """Build the Python packages anew that are named and not there, as in a copy of the root without data/python."""
+        from lumia.pkg import ground, mutex, python_deps
+
+        root = self._layout.root
+        if layers.pointer(root) is None or layers.current(root) is not None:
+            return
+        try:
+            with self._alone(), mutex.hold(self._layout, timeout=MEND_SECONDS):
+                if layers.current(root) is None:
+                    needed = ground.python_of(ground.Ground.read(root).world)
+                    layers.point(root, layers.pointing(python_deps.ensure(needed, root=root, say=_log.warning)))
+        except (LumiaError, OSError) as error:
+            _log.error("the Python packages in %s are gone, and plugins that need them can't be loaded until the next "
+                       "start that can build them: %s", root / layers.FOLDER, error)  # fmt: skip
+
     def _revoked(self) -> Revoked:
         from lumia.pkg.registry import Registry, configured
         from lumia.pkg.sources import revoked_now
@@ -197,7 +215,9 @@ def arrive(bot: Runtime) -> Arrived:
     try:
         if (bot.root / "data" / "pkg").is_dir():
             _recover(bot)
-        return _arrived(bot, root)
+        arrived = _arrived(bot, root)
+        root.mend()
+        return arrived
     except BackendUnavailableError as error:
         bot.log.warning("the plugins of this folder are loaded as they are: %s", error)
         return Arrived()

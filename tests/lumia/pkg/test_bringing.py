@@ -10,6 +10,7 @@ from contextlib import nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given
@@ -31,7 +32,7 @@ from tests.support.machines import Machine
 from tests.support.packages import Shop
 from tests.support.shelf import in_place_of_pip
 from tests.support.wheels import wheel
-from tests.support.workers import bot_root
+from tests.support.workers import bot_root, write_plugin
 
 DICE = Locked("dice", "1.0.0", "v1.0.0", "1" * 40, "/nowhere/dice", "git", f"sha256:{'a' * 64}")
 SECRET = b"s" * 32
@@ -135,6 +136,23 @@ def test_python_packages_come_with_the_plugins_and_go_back_with_them(tmp_path: P
     bot.close()
     assert layers.current(bot.root) == used[0]
     assert machine.lock.plugins["dice"].version == "1.0.0"
+
+
+def test_packages_that_are_gone_are_built_anew_by_who_starts(
+    bot: Runtime, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    shelf = tmp_path / "wheels"
+    write_plugin(bot.root, "dice", "", python_dependencies=["layered>=1"])
+    layers.point(bot.root, layers.pointing(layers.layer_of(bot.root, [Package("layered", "1.0")], {}, "test")))
+    with in_place_of_pip(shelf):
+        with mutex.hold(Layout(bot.root)), patch.object(bringing, "MEND_SECONDS", 0.0):
+            arrive(bot)  # and a `pkg` at work keeps nobody from starting
+        assert "are gone, and plugins that need them can't be loaded" in caplog.text
+        wheel(shelf, "layered", "1.0")
+        arrive(bot)
+    now = layers.current(bot.root)
+    assert now is not None and now.packages == (Package("layered", "1.0"),)
+    assert now.requirements == {"dice": ("layered>=1",)}
 
 
 def test_processes_of_one_machine_note_at_once(bot: Runtime) -> None:
