@@ -153,6 +153,10 @@ def test_packages_that_are_gone_are_built_anew_by_who_starts(
     now = layers.current(bot.root)
     assert now is not None and now.packages == (Package("layered", "1.0"),)
     assert now.requirements == {"dice": ("layered>=1",)}
+    # Whatever hands plugins over, also what finishes or undoes an operation, tells the packages they are at work with.
+    deploying.hand_over(bot.transport, root_of(bot), {})
+    handed = bot.transport.deployments().wanted(1)
+    assert handed is not None and handed.layer == now.name
 
 
 def test_processes_of_one_machine_note_at_once(bot: Runtime) -> None:
