@@ -21,19 +21,22 @@ from lumia.atomic import replace as write_file
 from lumia.deployment import Deployments, Standing, Wanted, place_of
 from lumia.errors import (
     BackendUnavailableError,
+    LumiaError,
     OperationError,
     PkgError,
     PlanError,
     RegistryError,
     StaleDeploymentError,
 )
-from lumia.pkg import basis, lockfile, sealing
+from lumia.pkg import basis, layers, lockfile, sealing
 from lumia.pkg.layout import Layout
 from lumia.pkg.model import Locked
 from lumia.secrets import load_secret
 
 if TYPE_CHECKING:
     from lumia.config import ConfigStore
+    from lumia.pkg.layers import Layer
+    from lumia.pkg.lockfile import Lock
     from lumia.pkg.revocation import Revoked
     from lumia.runtime import Runtime
 
@@ -45,6 +48,8 @@ TURN_SECONDS = 20.0
 OPERATION_SECONDS = 120.0
 """How long a `pkg` at work may keep a starting process waiting; its hooks are the longest part."""
 _TRIES = 3
+MEND_SECONDS = 1.0
+"""How long a process that would build lost packages waits for a `pkg` at work, which builds them itself."""
 
 
 @dataclass(frozen=True)
@@ -69,10 +74,11 @@ class Root:
         return self._layout.lock.is_file()
 
     def held(self) -> Wanted:
-        """Return what this root holds now."""
+        """Return what this root holds now. layer: the Python packages that its processes start with."""
         plugins = {name: one.as_dict() for name, one in lockfile.read(self._layout.root).plugins.items()}
         disabled = tuple(sorted(self._config.core.plugins.disabled))
-        return Wanted(plugins if self.managed else None, disabled, origin=self.place)
+        layer = layers.name_of_current(self._layout.root)
+        return Wanted(plugins if self.managed else None, disabled, layer, origin=self.place)
 
     def noted(self) -> _Noted | None:
         """Return with which deployment the root was in step last."""
@@ -152,25 +158,46 @@ class Root:
         from lumia.pkg.mutex import HeldError
 
         noted = self.noted()
+        before = Wanted.load(noted.before) if noted is not None and noted.before else None
         try:
             if wanted is not None:
-                self._bring(self.verified(wanted), number, wait=False)
-            elif noted is not None and noted.before:
-                self._bring(Wanted.load(noted.before), wait=False)
+                self.verified(wanted)
+            if before is not None and (wanted is None or content(before) == content(wanted)):
+                self._bring(before, number, wait=False)  # with the Python packages that were here
+            elif wanted is not None:
+                self._bring(wanted, number, wait=False)
         except HeldError as error:
             _log.info("%s is not put back by this process: %s", self.place, error)
 
     def _sync(self, wanted: Wanted, *, wait: bool = True) -> None:
-        from lumia.pkg import history, operation, recovery
+        from lumia.pkg import ground, history, operation, python_deps, recovery
 
         root = self._layout.root
         recovery.recover(root)
         lock = lockfile.of_fields(wanted.plugins or {}, "the lock of the deployment")
-        operation.run(history.sync_plan(root, lock, revoked=self._revoked), layout=self._layout, wait=wait)
-        if wanted.layer:
-            from lumia.pkg import layers, python_deps
+        plan = history.sync_plan(root, lock, revoked=self._revoked)
 
-            layers.switch(root, python_deps.ensure(python_deps.of_plugins(root), root=root))
+        def packages(lock: Lock) -> Layer | None:
+            needed = ground.python_of(ground.applied(plan, root, strict=False))
+            return python_deps.ensure(needed, root=root, prefer=wanted.layer)
+
+        operation.run(plan, layout=self._layout, packages=packages, wait=wait)
+
+    def mend(self) -> None:
+        """Build the Python packages anew that are named and not there, as in a copy of the root without data/python."""
+        from lumia.pkg import ground, mutex, python_deps
+
+        root = self._layout.root
+        if layers.pointer(root) is None or layers.current(root) is not None:
+            return
+        try:
+            with self._alone(), mutex.hold(self._layout, timeout=MEND_SECONDS):
+                if layers.current(root) is None:
+                    needed = ground.python_of(ground.Ground.read(root).world)
+                    layers.point(root, layers.pointing(python_deps.ensure(needed, root=root, say=_log.warning)))
+        except (LumiaError, OSError) as error:
+            _log.error("the Python packages in %s are gone, and plugins that need them can't be loaded until the next "
+                       "start that can build them: %s", root / layers.FOLDER, error)  # fmt: skip
 
     def _revoked(self) -> Revoked:
         from lumia.pkg.registry import Registry, configured
@@ -219,7 +246,9 @@ def arrive(bot: Runtime) -> Arrived:
     try:
         if (bot.root / "data" / "pkg").is_dir():
             _recover(bot)
-        return _arrived(bot, root)
+        arrived = _arrived(bot, root)
+        root.mend()
+        return arrived
     except BackendUnavailableError as error:
         bot.log.warning("the plugins of this folder are loaded as they are: %s", error)
         return Arrived()

@@ -69,7 +69,10 @@ class Outcome:
     def text(self) -> str:
         """Return it in a sentence or two."""
         if self.state == "rolled back":
-            reasons = "; ".join(f"{one.process}: {one.text}" for one in self.failed)
+            whose: dict[str, list[str]] = {}
+            for one in self.failed:
+                whose.setdefault(one.text, []).append(one.process)
+            reasons = "; ".join(f"{', '.join(processes)}: {text}" for text, processes in whose.items())
             return f"it works on as before, since {reasons}"
         if self.state == "stopped":
             return self.note or "no process of the bot runs; its next start loads it"
@@ -88,7 +91,6 @@ def deploy(
     lock: Mapping[str, Locked],
     *,
     operation: str = "",
-    layer: str = "",
     turn: int = 0,
     wait: float = WAIT_SECONDS,
     on_step: Callable[[str], None] = lambda text: None,
@@ -96,10 +98,9 @@ def deploy(
     """Have the running processes of the bot of `root` work with `lock`, which its `plugins/` holds already.
 
     lock: plugin → what is installed now. operation: id of the operation, for which the same deployment is begun once.
-    layer: the folder of Python packages in `data/python/` that goes with it. turn: the token of the turn to change the
-    bot's plugins (`lumia.pkg.turn`), 0 without one. wait: seconds the processes may take.
-    on_step: told in a sentence what is waited for. Returns when all have switched or none will; raises `PkgError` when
-    another deployment is under way for that long.
+    turn: the token of the turn to change the bot's plugins (`lumia.pkg.turn`), 0 without one. wait: seconds the
+    processes may take. on_step: told in a sentence what is waited for. Returns when all have switched or none will;
+    raises `PkgError` when another deployment is under way for that long.
     """
     from lumia.pkg.bringing import Root
 
@@ -107,9 +108,7 @@ def deploy(
         with reached(root) as (transport, config):
             place = Root(root, config)
             try:
-                return hand_over(
-                    transport, place, lock, operation=operation, layer=layer, turn=turn, wait=wait, say=on_step
-                )
+                return hand_over(transport, place, lock, operation=operation, turn=turn, wait=wait, say=on_step)
             except BackendUnavailableError as error:
                 return Outcome("stopped", note=f"{error}; processes that run nevertheless load it when they start anew")
     except BackendUnavailableError:
@@ -174,7 +173,6 @@ def hand_over(
     lock: Mapping[str, Locked],
     *,
     operation: str = "",
-    layer: str = "",
     turn: int = 0,
     wait: float = WAIT_SECONDS,
     say: Say = lambda text: None,
@@ -185,8 +183,9 @@ def hand_over(
     plugins than those the bot works with.
     """
     deployments, began = transport.deployments(), time.monotonic()
-    disabled = root.held().disabled
-    wanted = Wanted({name: one.as_dict() for name, one in lock.items()}, disabled, layer, operation, root.place)
+    held = root.held()
+    plugins = {name: one.as_dict() for name, one in lock.items()}
+    wanted = Wanted(plugins, held.disabled, held.layer, operation, root.place)
     number = _begun(deployments, root, root.sealed(wanted), turn, wait, say)
     decided = _awaited(deployments, number, wait, say)
     if decided.state == "active":

@@ -12,9 +12,11 @@ from lumia.pkg.bringing import Root
 from lumia.pkg.deploying import Outcome, hand_over
 from lumia.pkg.layout import Layout
 from lumia.pkg.lockfile import Lock
+from lumia.pkg.model import Kind, Plan
 from lumia.ports import Transport
 from lumia.runtime import Runtime
 from tests.support.packages import Bot, Shop
+from tests.support.shelf import packages_of
 from tests.support.workers import bot_root
 
 SECRET = "5e" * 32
@@ -33,13 +35,17 @@ class Machine(Bot):
         self.bot: Runtime | None = None
         self.outcome = Outcome("stopped")
         self._token = 0
+        self.shelf: Path | None = None
+        """Wheels of the Python packages that plugins ask for; None leaves the packages as they are."""
 
     def install(self, name: str, version: str, code: str = "", **manifest: Any) -> Outcome:  # type: ignore[override]
         """Install, upgrade or downgrade, and hand it over; raises `OperationError` when that is undone."""
         with self.in_turn():
             self.shop.publish(name, version, {"plugin.py": f"VERSION = {version!r}\n{code}"}, **manifest)
-            kind = "upgrade" if name in self.lock.plugins else "install"
-            self.run(self.action(kind, name, version), deploy=self.deploy)  # type: ignore[arg-type]
+            kind: Kind = "upgrade" if name in self.lock.plugins else "install"
+            plan = Plan(python={name: tuple(manifest.get("python_dependencies", ()))})
+            packages = packages_of(plan, self.layout.root, self.shelf) if self.shelf else None
+            self.run(self.action(kind, name, version), deploy=self.deploy, packages=packages)
         return self.outcome
 
     def drop(self, name: str) -> Outcome:

@@ -18,10 +18,12 @@ from websockets.sync.client import connect as websocket
 
 import lumia
 from lumia.errors import OperationError
+from lumia.pkg.deploying import Outcome
 from lumia.runtime import Runtime
 from tests.support import packages, servers
 from tests.support.machines import Machine
 from tests.support.wait import until
+from tests.support.wheels import wheels
 from tests.support.workers import Celery, GatewayProcess, gateway, opened, worker
 
 CODE = """
@@ -226,16 +228,38 @@ def test_a_machine_that_was_away_syncs_before_it_loads(world: World, tmp_path: P
 
 
 def test_what_was_installed_while_the_bot_was_stopped_is_deployed_at_its_start(tmp_path: Path, world: World) -> None:
+    """So it is with what a running bot can't take: a library that it has imported, in another version."""
     machine = Machine(tmp_path / "bot", world.one.shop)
+    machine.shelf = wheels(tmp_path / "wheels", ("layered", "1.0"), ("layered", "2.0"))
+    code = f"from layered import VERSION\n{CODE}"
+
+    def needing(library: str) -> Outcome:
+        return machine.install("layers", f"{library}.0", code, python_dependencies=[f"layered=={library}"])
+
+    def counted(n: int) -> str:
+        lumia.runs.wait(lumia.pipe.start("count", lumia.Box.any(n)), 20)
+        assert [n, "second"] == items("layers")[-1][:2]
+        return str(items("layers")[-1][2])
+
     with servers.valkey(tmp_path / "valkey") as server, opened(machine.layout.root, server.url) as bot:
         machine.bot = bot
-        assert machine.install("counter", "1.0.0", CODE).state == "stopped"
-        machine.shop.publish("counter", "2.0.0", {"plugin.py": f"VERSION = '2.0.0'\n{CODE}"})
-        packages.Bot.install(machine, "counter", "2.0.0")
+        assert needing("1.0").state == "stopped"
+        before = machine.state()
         with worker(machine.layout.root, server.url):
-            assert machine.lock.plugins["counter"].version == "2.0.0"
-            lumia.runs.wait(lumia.pipe.start("count", lumia.Box.any(1)), 20)
-            assert items("counter")[-1] == [1, "second", "2.0.0"]
+            assert counted(1) == "1.0"
+            with pytest.raises(OperationError) as refused:
+                needing("2.0")
+            assert machine.state() == before and counted(2) == "1.0"
+        assert (
+            "layered 1.0 is imported here, and layered 2.0 comes for plugin layers (layered==2.0); a running process "
+            "can't exchange a library: end the bot on all its machines (`lumia down`; SIGTERM for workers you started "
+            "yourself), run the same `pkg` command again, and start the bot. Everything is as it was before"
+        ) in str(refused.value)
+        assert needing("2.0").state == "stopped"
+        machine.shop.publish("layers", "3.0.0", {"plugin.py": code})
+        packages.Bot.install(machine, "layers", "3.0.0")  # not handed over: the broker was away
+        with worker(machine.layout.root, server.url):
+            assert machine.lock.plugins["layers"].version == "3.0.0" and counted(3) == "2.0"
 
 
 def test_prefork_children_and_those_forked_later_have_the_upgrade(tmp_path: Path, world: World) -> None:

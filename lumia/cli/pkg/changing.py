@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 from lumia.cli import output
@@ -137,29 +137,32 @@ def _run(bot: Opened, plan: Plan, layer: Layer | None, how: How, watch: Watch, t
     from lumia.pkg import deploying, operation, python_deps
     from lumia.pkg.ground import applied, python_of
 
-    built: list[Layer | None] = [None]
-
     def check(lock: Lock) -> None:
         if turn.target is None and any(action.kind in ("install", "upgrade", "enable") for action in plan.actions):
             deploying.await_worker(bot.root, watch.doing)  # what is taken out may be what keeps them from running
+
+    def packages(lock: Lock) -> Layer | None:
         needed = python_of(applied(plan, bot.root, strict=how.strict))
         same = needed == dict(plan.python)
         wanted = layer if same else python_deps.resolve(needed, root=bot.root, say=watch.doing)
-        built[0] = python_deps.build(wanted, say=watch.doing)
+        began = time.monotonic()
+        built = python_deps.build(wanted, say=watch.doing)
+        deployer.built = time.monotonic() - began
         for action in plan.actions:
             if action.staged is not None and action.staged.manifest.isolation is not None:
                 environment(bot.root, action.staged.manifest, watch.doing)
+        return built
 
-    needed = partial(built.__getitem__, 0)
-    deployer = Deployer(bot.root, watch.doing, needed, turn.token)
+    deployer = Deployer(bot.root, watch.doing, turn.token)
     if turn.target is not None:
-        deployer = Joiner(bot.root, watch.doing, needed, turn.token, turn.target)
+        deployer = Joiner(bot.root, watch.doing, turn.token, turn.target)
     with watch.shown():
         done = operation.run(
             plan,
             layout=bot.layout,
             on_step=watch.step,
             check=check,
+            packages=packages,
             deploy=deployer,
             wait=not how.no_wait,
             force=how.force,

@@ -80,7 +80,7 @@ def opened(*, changes: bool = False, wait: bool = True) -> Opened:
 
 
 def _recover(found: Opened, wait: float, changes: bool) -> None:
-    from lumia.cli.pkg.handing_over import deployer
+    from lumia.cli.pkg.handing_over import Deployer
     from lumia.cli.pkg.watching import Watch
     from lumia.pkg import mutex, turn
     from lumia.pkg.recovery import recover
@@ -88,8 +88,8 @@ def _recover(found: Opened, wait: float, changes: bool) -> None:
     watch = Watch()
     try:
         with turn.take(found.root, timeout=wait, say=watch.telling) as token, watch.shown():
-            hand_over = deployer(found.root, watch.doing, token)
-            done = recover(found.root, deploy=hand_over, on_step=watch.step, wait=wait)
+            deployer = Deployer(found.root, watch.doing, token)
+            done = recover(found.root, deploy=deployer, on_step=watch.step, wait=wait)
     except mutex.HeldError:
         if changes:
             raise

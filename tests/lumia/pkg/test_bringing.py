@@ -10,6 +10,7 @@ from contextlib import nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given
@@ -19,14 +20,19 @@ from lumia.deployment import Member, Wanted
 from lumia.errors import DeploymentRecordError, PkgError, StaleDeploymentError
 from lumia.inmemory import InMemoryTransport
 from lumia.opening import open_bot, taking
-from lumia.pkg import basis, bringing, deploying, journal, mutex, sealing
+from lumia.pkg import basis, bringing, deploying, journal, layers, mutex, sealing
 from lumia.pkg.bringing import Root, arrive
+from lumia.pkg.layers import Package
 from lumia.pkg.layout import Layout
 from lumia.pkg.model import Locked
 from lumia.plugin import PluginSet
 from lumia.runtime import Runtime
 from lumia.services import Services
-from tests.support.workers import bot_root
+from tests.support.machines import Machine
+from tests.support.packages import Shop
+from tests.support.shelf import in_place_of_pip
+from tests.support.wheels import wheel
+from tests.support.workers import bot_root, write_plugin
 
 DICE = Locked("dice", "1.0.0", "v1.0.0", "1" * 40, "/nowhere/dice", "git", f"sha256:{'a' * 64}")
 SECRET = b"s" * 32
@@ -135,6 +141,47 @@ def test_what_differs_is_told_as_exactly_as_is_needed(fields: dict[str, Any], to
 def test_of_many_differences_the_first_are_told() -> None:
     many = Wanted({f"p{n}": {"version": "1"} for n in range(9)})
     assert basis.differences(many, Wanted({})).endswith("p4: 1 here, not in the bot; and 4 more")
+
+
+def test_python_packages_come_with_the_plugins_and_go_back_with_them(tmp_path: Path) -> None:
+    """Whatever the machine where it began has of its own; the newer library would do for the older plugin, too."""
+    shop, shelf = Shop(tmp_path / "shop"), tmp_path / "wheels"
+    machine = Machine(tmp_path / "bot", shop)
+    bot = open_bot(machine.layout.root, transport=InMemoryTransport())
+    root, used = root_of(bot), []
+    with in_place_of_pip(shelf):
+        for number in (1, 2):
+            wheel(shelf, "layered", f"{number}.0")
+            locked = shop.publish("dice", f"{number}.0.0", python_dependencies=[f"layered>={number}"])
+            root.bring(root.sealed(Wanted({"dice": locked.as_dict()}, root.held().disabled)), number)
+            used.append(layers.current(bot.root))
+            assert used[-1] is not None and root.held().layer == used[-1].name
+            assert used[-1].packages == (Package("layered", f"{number}.0"),)
+        root.restore(None)
+    bot.close()
+    assert layers.current(bot.root) == used[0]
+    assert machine.lock.plugins["dice"].version == "1.0.0"
+
+
+def test_packages_that_are_gone_are_built_anew_by_who_starts(
+    bot: Runtime, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    shelf = tmp_path / "wheels"
+    write_plugin(bot.root, "dice", "", python_dependencies=["layered>=1"])
+    layers.point(bot.root, layers.pointing(layers.layer_of(bot.root, [Package("layered", "1.0")], {}, "test")))
+    with in_place_of_pip(shelf):
+        with mutex.hold(Layout(bot.root)), patch.object(bringing, "MEND_SECONDS", 0.0):
+            arrive(bot)  # and a `pkg` at work keeps nobody from starting
+        assert "are gone, and plugins that need them can't be loaded" in caplog.text
+        wheel(shelf, "layered", "1.0")
+        arrive(bot)
+    now = layers.current(bot.root)
+    assert now is not None and now.packages == (Package("layered", "1.0"),)
+    assert now.requirements == {"dice": ("layered>=1",)}
+    # Whatever hands plugins over, also what finishes or undoes an operation, tells the packages they are at work with.
+    deploying.hand_over(bot.transport, root_of(bot), {})
+    handed = bot.transport.deployments().wanted(1)
+    assert handed is not None and handed.layer == now.name
 
 
 def test_processes_of_one_machine_note_at_once(bot: Runtime) -> None:
