@@ -38,7 +38,8 @@ class Wanted:
 
     plugins: name → fields of `lumia.pkg.model.Locked`; None where nothing was installed by `pkg`. disabled: plugins
     that are not loaded. layer: the Python packages that go with it. operation: of `pkg`. origin: the place it began at.
-    seal: by the bot's secret (`lumia.pkg.sealing`); what bears none is not brought anywhere.
+    seal: by the bot's secret (`lumia.pkg.sealing`); what bears none is not brought anywhere. serial: greater than
+    that of every deployment that was active before, so that an older one is told from it.
     """
 
     plugins: Mapping[str, Mapping[str, Any]] | None = None
@@ -47,13 +48,15 @@ class Wanted:
     operation: str = ""
     origin: str = ""
     seal: str = ""
+    serial: int = 0
 
     def dump(self) -> str:
         """Return it as JSON."""
         plugins = None if self.plugins is None else {name: dict(fields) for name, fields in self.plugins.items()}
+        rest = {"serial": self.serial} if self.serial else {}
         return json.dumps(
             {"plugins": plugins, "disabled": list(self.disabled), "layer": self.layer, "operation": self.operation,
-             "origin": self.origin, "seal": self.seal},
+             "origin": self.origin, "seal": self.seal, **rest},
             sort_keys=True, separators=(",", ":"),
         )  # fmt: skip
 
@@ -67,7 +70,8 @@ class Wanted:
             raise DeploymentRecordError(f"the deployment record is damaged: {error}; {_ANEW}") from error
         texts = (found.layer, found.operation, found.origin, found.seal, *found.disabled)
         plugins: Any = {} if found.plugins is None else found.plugins
-        if not all(isinstance(one, str) for one in texts) or not isinstance(plugins, dict):
+        numbered = type(found.serial) is int and found.serial >= 0
+        if not all(isinstance(one, str) for one in texts) or not isinstance(plugins, dict) or not numbered:
             raise DeploymentRecordError(f"the deployment record is damaged: a field has the wrong type; {_ANEW}")
         if not all(isinstance(fields, dict) for fields in plugins.values()):
             raise DeploymentRecordError(f"the deployment record is damaged: a plugin is no table; {_ANEW}")

@@ -40,6 +40,7 @@
     │   ├── BusyTurnError          somebody else is about to change the running bot
     │   ├── StaleDeploymentError   a change was made from other plugins than the bot works with
     │   └── DeploymentRecordError  the record of a change is damaged, or not signed by this bot
+    │       └── OldRecordError     it is older than what was at work already
     ├── ServiceError               an absent, or doubly provided, service
     ├── TransportError
     │   ├── BackendUnavailableError  the broker or store can't be reached
@@ -259,6 +260,10 @@ class StaleDeploymentError(PkgError):
 
 class DeploymentRecordError(PkgError):
     """The record of a deployment is damaged, or not signed with the bot's secret (DESIGN §9)."""
+
+
+class OldRecordError(DeploymentRecordError):
+    """The record of a deployment is older than one that was active already: a backup, or somebody put it back."""
 
 
 class ServiceError(LumiaError):

@@ -38,7 +38,7 @@ class Taking:
     load: returns the plugins it should have, taking over from a set what hasn't changed, not started. bring: syncs this
     machine's bot root to what deployment `number` wants; restore: takes it back to the active one. switched: hears of
     every switch. busy: tells of an old generation that is needed although no run is planned with it. hung: what is done
-    beside does not end, so this process can take no deployment any more.
+    beside does not end, so this process can take no deployment any more. took: hears of each that is active.
     kind: worker, gateway or isolated (`lumia.isolation`); a worker's routes are those that are published.
     """
 
@@ -49,6 +49,7 @@ class Taking:
     switched: Callable[[Changed], None] = lambda changed: None
     busy: Callable[[Plugin], bool] = lambda plugin: False
     hung: Callable[[], None] = lambda: None
+    took: Callable[[Wanted], None] = lambda wanted: None
 
 
 @dataclass
@@ -282,4 +283,14 @@ class Follower:
         self._bot.log.info("deployment %d is at work here: %s", number, ", ".join(names) or "nothing changed here")
         self._bot.transport.alarm(f"deployment in {self._name}", "", "")
         self._deployments.attend(self._member())
+        self._note(number)
         self._taking.switched(changed)
+
+    def _note(self, number: int) -> None:
+        """Have this machine remember that a deployment is active; that it can't, is nothing to stop for."""
+        try:
+            wanted = self._deployments.wanted(number)
+            if wanted is not None:
+                self._taking.took(wanted)
+        except (LumiaError, OSError) as error:
+            self._bot.log.warning("deployment %d can't be noted: %s", number, error)

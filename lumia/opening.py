@@ -121,7 +121,7 @@ def taking(
     kind: Literal["worker", "gateway", "isolated"] = "gateway" if load == "gateway" else "worker"
     if Isolation.here(bot.root).serving:
         kind = "isolated"
-    return Taking(kind, loaded, bring, root.restore, switched, busy, hung)
+    return Taking(kind, loaded, bring, root.restore, switched, busy, hung, root.saw)
 
 
 def use_layer(root: Path) -> None:

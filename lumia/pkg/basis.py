@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from lumia.deployment import Deployments, Standing, Wanted
@@ -65,6 +66,23 @@ def base_of(root: Root, deployments: Deployments, operation: str = "") -> int:
     )
 
 
+def serial_of(root: Root, deployments: Deployments, wanted: Wanted) -> int:
+    """Return the serial of what `root` hands over: greater than that of any deployment known to have been active.
+
+    What was handed over for the same operation before keeps its own, so that it is begun once.
+    """
+    seen = root.serial
+    try:
+        newest = deployments.wanted(deployments.look().number)
+        again = newest is not None and newest.operation and replace(newest, seal="", serial=0) == wanted
+        if newest is not None and again and newest.serial >= seen:
+            return newest.serial
+        _, working = active(root, deployments)
+    except DeploymentRecordError:
+        return seen + 1
+    return max(seen, working.serial if working is not None else 0) + 1
+
+
 def require(root: Root, deployments: Deployments, say: Callable[[str], None] = lambda text: None) -> None:
     """Return when `root` is in step with the bot, and note it; waits for processes here that are about to see to it.
 
@@ -94,6 +112,8 @@ def _noted(root: Root, deployments: Deployments, standing: Standing) -> None:
     undecided = standing.state == "preparing"
     if wanted is not None and not undecided and same(here, wanted) and (noted is None or not same(noted, wanted)):
         root.note(number)
+    if wanted is not None and not undecided:
+        root.saw(wanted)
 
 
 def differences(here: Wanted, there: Wanted) -> str:

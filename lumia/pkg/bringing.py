@@ -10,7 +10,7 @@ import fcntl
 import json
 import logging
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -22,6 +22,7 @@ from lumia.deployment import Deployments, Standing, Wanted, place_of
 from lumia.errors import (
     BackendUnavailableError,
     LumiaError,
+    OldRecordError,
     OperationError,
     PkgError,
     PlanError,
@@ -54,11 +55,15 @@ MEND_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class _Noted:
-    """With which deployment a root was in step last. held: what it held then. before: what it held before that."""
+    """With which deployment a root was in step last. held: what it held then. before: what it held before that.
+
+    serial: the greatest of an active deployment that this root has seen; an older record is taken no more.
+    """
 
     number: int
     held: str
     before: str = ""
+    serial: int = 0
 
 
 class Root:
@@ -95,11 +100,30 @@ class Root:
         except PkgError:
             return None
 
-    def note(self, number: int, before: str = "") -> None:
-        """Note that the root is in step with a deployment. Raises `OSError`."""
+    def note(self, number: int, before: str = "", held: Wanted | None = None) -> None:
+        """Note that the root is in step with a deployment. held: what that brought, default is what is here now.
+
+        Raises `OSError`.
+        """
+        text = content(held or self.held())
+        self._note(lambda noted: _Noted(number, text, before, noted.serial if noted is not None else 0))
+
+    def saw(self, wanted: Wanted) -> None:
+        """Note that a deployment is active: no older one is taken from now on. Raises `PkgError`, `OSError`."""
+        serial = sealing.verified(wanted, load_secret(self._layout.root)).serial
+        if serial > self.serial:
+            self._note(lambda noted: replace(noted or _Noted(0, ""), serial=max(serial, noted.serial if noted else 0)))
+
+    @property
+    def serial(self) -> int:
+        """Return the greatest serial of an active deployment that this root has seen, 0 for none."""
+        noted = self.noted()
+        return noted.serial if noted is not None else 0
+
+    def _note(self, change: Callable[[_Noted | None], _Noted]) -> None:
         self._layout.data.mkdir(parents=True, exist_ok=True)
         with locked(self._layout.data):
-            write_file(self._file, json.dumps(asdict(_Noted(number, content(self.held()), before))).encode())
+            write_file(self._file, json.dumps(asdict(change(self.noted()))).encode())
 
     @property
     def _file(self) -> Path:
@@ -116,8 +140,19 @@ class Root:
         return sealing.sealed(wanted, load_secret(self._layout.root))
 
     def verified(self, wanted: Wanted) -> Wanted:
-        """Return what bears the seal of this bot; raises `PkgError` for anything else that stands in Redis."""
-        return sealing.verified(wanted, load_secret(self._layout.root))
+        """Return what bears the seal of this bot, and is no older than what this root has seen at work.
+
+        Raises `PkgError` for anything else that stands in Redis.
+        """
+        found, seen = sealing.verified(wanted, load_secret(self._layout.root)), self.serial
+        if found.serial < seen:
+            raise OldRecordError(
+                f"the deployment record in Redis (serial {found.serial}) is older than what {self.place} has worked "
+                f"with (serial {seen}), so nothing of it is installed or loaded: Redis was restored from a backup, or "
+                "somebody put an older record back; `pkg sync` with a lock you trust, as `pkg sync "
+                "plugins/plugins.lock`, replaces it"
+            )
+        return found
 
     def _bring(self, wanted: Wanted, number: int = 0, *, wait: bool = True) -> None:
         if wanted.plugins is None:
@@ -133,8 +168,8 @@ class Root:
                     if not left:
                         raise PkgError(f"{self.place} can't be brought in step with the bot: {error}") from error
             self._disable(wanted)
-            if number:
-                self.note(number, before.dump())
+            if number:  # a `pkg` may be at work here again
+                self.note(number, before.dump(), replace(self.held(), plugins=wanted.plugins))
 
     def join(self, wanted: Wanted, number: int) -> None:
         """Note that this root, whose plugins are those of active deployment `number` now, is in step with the bot.
@@ -146,6 +181,7 @@ class Root:
             raise PkgError(f"{self.place} does not hold the plugins of deployment {number}; run it again")
         self._disable(wanted)
         self.note(number, before.dump())
+        self.saw(wanted)
 
     def restore(self, wanted: Wanted | None, number: int = 0) -> None:
         """Go back to what is at work after a deployment was rolled back. wanted: None when nobody has said.
@@ -225,7 +261,7 @@ class Root:
 
 def content(wanted: Wanted) -> str:
     """Return a text that is the same for what holds the same plugins, with the same ones disabled."""
-    return replace(wanted, layer="", operation="", origin="", seal="").dump()
+    return replace(wanted, layer="", operation="", origin="", seal="", serial=0).dump()
 
 
 @dataclass(frozen=True)
@@ -321,6 +357,9 @@ def _arrived(bot: Runtime, root: Root) -> Arrived:
         wanted = deployments.wanted(standing.active)
         if wanted is not None:
             root.verified(wanted)
+    except OldRecordError as error:
+        bot.log.warning("%s; the plugins of %s are deployed anew", error, root.place)
+        return _ahead(bot, root, root.held())
     except PkgError as error:
         bot.log.error("deployment %d is refused, and the plugins of %s are loaded as they are: %s", standing.active,
                       root.place, error)  # fmt: skip
@@ -330,6 +369,7 @@ def _arrived(bot: Runtime, root: Root) -> Arrived:
         if here.plugins is None or (not standing.number and _others(bot)):
             return Arrived(standing.active)
         return _ahead(bot, root, here)
+    root.saw(wanted)
     if content(here) == content(wanted):
         root.note(standing.active)
         return Arrived(standing.active, wanted.disabled)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -186,20 +186,25 @@ def hand_over(
     held = root.held()
     plugins = {name: one.as_dict() for name, one in lock.items()}
     wanted = Wanted(plugins, held.disabled, held.layer, operation, root.place)
-    number = _begun(deployments, root, root.sealed(wanted), turn, wait, say)
+    number, handed = _begun(deployments, root, wanted, turn, wait, say)
     decided = _awaited(deployments, number, wait, say)
     if decided.state == "active":
         root.note(number)
+        root.saw(handed)
         _switched(deployments, number)
     return _outcome(decided, time.monotonic() - began)
 
 
-def _begun(deployments: Deployments, root: Root, wanted: Wanted, turn: int, wait: float, say: Say) -> int:
+def _begun(
+    deployments: Deployments, root: Root, wanted: Wanted, turn: int, wait: float, say: Say
+) -> tuple[int, Wanted]:
+    """Return the number of the deployment, and its record."""
     until, told = time.monotonic() + wait, 0
     while True:
         base = basis.base_of(root, deployments, wanted.operation)
         try:
-            return deployments.begin(wanted, wait, base, turn)
+            sealed = root.sealed(replace(wanted, serial=basis.serial_of(root, deployments, wanted)))
+            return deployments.begin(sealed, wait, base, turn), sealed
         except StaleDeploymentError:  # active since we looked: does it go with what is here?
             if time.monotonic() >= until:
                 raise

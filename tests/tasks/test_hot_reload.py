@@ -17,7 +17,9 @@ import pytest
 from websockets.sync.client import connect as websocket
 
 import lumia
+from lumia.config import ConfigStore
 from lumia.errors import OperationError
+from lumia.pkg.bringing import Root
 from lumia.pkg.deploying import Outcome
 from lumia.runtime import Runtime
 from tests.support import packages, servers
@@ -132,6 +134,8 @@ def test_install_upgrade_downgrade_and_remove_reach_every_machine(world: World) 
     world.run("count", 3)
     assert world.two.drop("counter").state == "active"
     assert world.run("count", 4).reason == "no handler"
+    serials = [Root(one.layout.root, ConfigStore(one.layout.root)).serial for one in (world.one, world.two)]
+    assert serials[0] == serials[1] >= 4  # neither takes an older record any more
     assert not world.one.layout.folder("counter").exists()
     assert items("counter") == [[n, step, version] for n, version in ((1, "1.0.0"), (2, "2.0.0"), (3, "1.0.0"))
                                 for step in ("first", "second")]  # fmt: skip

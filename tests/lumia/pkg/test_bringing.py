@@ -17,10 +17,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lumia.deployment import Member, Wanted
-from lumia.errors import DeploymentRecordError, PkgError, StaleDeploymentError
+from lumia.errors import DeploymentRecordError, OldRecordError, PkgError, StaleDeploymentError
 from lumia.inmemory import InMemoryTransport
 from lumia.opening import open_bot, taking
-from lumia.pkg import basis, bringing, deploying, journal, layers, mutex, sealing
+from lumia.pkg import basis, bringing, deploying, journal, layers, lockfile, mutex, sealing
 from lumia.pkg.bringing import Root, arrive
 from lumia.pkg.layers import Package
 from lumia.pkg.layout import Layout
@@ -87,6 +87,7 @@ def test_what_is_no_record_is_told_apart(text: str | bytes) -> None:
 
 
 @pytest.mark.parametrize("text", ['{"disabled": [1]}', '{"disabled": [], "plugins": {"a": 1}}',
+                                  '{"disabled": [], "serial": true}',
                                   '{"disabled": [], "plugins": [1]}', '{"disabled": [], "url": ""}'])  # fmt: skip
 def test_a_record_of_the_wrong_shape_is_told_apart(text: str) -> None:
     with pytest.raises(DeploymentRecordError, match="damaged"):
@@ -136,6 +137,38 @@ def test_only_what_an_operation_handed_over_itself_may_it_take_back(bot: Runtime
 ])  # fmt: skip
 def test_what_differs_is_told_as_exactly_as_is_needed(fields: dict[str, Any], told: str) -> None:
     assert told in basis.differences(wanting(), wanting(**fields))
+
+
+def test_an_older_record_that_is_put_back_is_refused_and_replaced_by_who_starts(
+    bot: Runtime, caplog: pytest.LogCaptureFixture
+) -> None:
+    root, deployments = root_of(bot), bot.transport.deployments()
+    assert deploying.hand_over(bot.transport, root, {}, operation="op-1").number == 1
+    older = deployments.wanted(1)
+    assert older is not None and root.verified(older).serial == root.serial == 1
+    Layout(bot.root).lock.parent.mkdir(exist_ok=True)
+    lockfile.write(bot.root, lockfile.Lock())
+    assert deploying.hand_over(bot.transport, root, {}, operation="op-2").number == 2
+    assert deploying.hand_over(bot.transport, root, {}, operation="op-2").number == 2  # begun once
+    assert root.serial == 2
+
+    deployments.begin(older, 60)
+    with pytest.raises(OldRecordError, match=r"serial 1\) is older than what .* has worked with \(serial 2\)"):
+        taking(bot, "all", switched=lambda changed: None).load(older, PluginSet(Services()))
+    with pytest.raises(OldRecordError, match="`pkg sync plugins/plugins"):
+        basis.require(root, deployments)
+    assert arrive(bot).number == 4
+    assert "deployed anew" in caplog.text
+    newest = deployments.wanted(4)
+    assert newest is not None and newest.serial == root.serial == 3
+
+
+def test_what_was_rolled_back_makes_no_other_record_an_old_one(bot: Runtime) -> None:
+    root, deployments = root_of(bot), bot.transport.deployments()
+    deploying.hand_over(bot.transport, root, {})
+    active = deployments.wanted(1)
+    root.note(2, "what was tried")
+    assert active is not None and root.verified(active) == active and root.serial == 1
 
 
 def test_of_many_differences_the_first_are_told() -> None:
