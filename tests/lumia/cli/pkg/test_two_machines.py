@@ -15,9 +15,12 @@ from typing import Any
 import pytest
 
 from lumia.cli.init import create
+from lumia.cli.pkg.joining import Joiner
 from lumia.deployment import Holder, Wanted
-from lumia.errors import BusyTurnError
-from lumia.pkg import mutex, turn
+from lumia.errors import BusyTurnError, StaleDeploymentError
+from lumia.pkg import joining, mutex, turn
+from lumia.pkg.lockfile import Lock
+from lumia.pkg.model import Locked
 from tasks.transport import RedisTransport, connect
 from tests.lumia.cli.pkg.conftest import COMMAND, Pkg
 from tests.support.plugin_repos import Repository, repository
@@ -97,6 +100,19 @@ def test_a_root_that_is_behind_takes_nobody_back_until_it_is_in_step(
     assert transport.deployments().look().number == number  # nobody else had to do anything
     assert two("-R", "geo", "-y").code == 0
     assert at_work(transport) == {}
+
+
+def test_a_root_that_would_join_what_is_over_by_now_goes_back_and_tells_nobody(
+    one: Pkg, two: Pkg, url: str, transport: RedisTransport, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LUMIA_REDIS_URL", url)
+    one("disable", "webhook")
+    joins = Joiner(two.root, print, 0, joining.target(two.root))
+    one("enable", "webhook")
+    with pytest.raises(StaleDeploymentError, match="works with deployment 2 by now"):
+        joins(Lock())
+    assert joins(Lock({"geo": Locked("geo", "1.0.0", None, "1" * 40, "/geo", "git", f"sha256:{'a' * 64}")})).ok
+    assert transport.deployments().look().number == 2
 
 
 def test_what_was_changed_while_the_bot_was_away_goes_along_with_the_next_operation(
