@@ -2,7 +2,7 @@
 
     python -m bench.pkg_campaign                    every failpoint of every operation, 200 random sequences
     python -m bench.pkg_campaign --sequences 20     fewer of them
-    python -m bench.pkg_campaign --only kill,error  some parts: kill, error, undo, disk, sequences
+    python -m bench.pkg_campaign --only kill,error  some parts: kill, packages, error, undo, disk, sequences
 
 Ends with 1 when an operation left something between the old and the new.
 """
@@ -16,12 +16,13 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from lumia.errors import OperationError
+from lumia.errors import OperationError, PkgError
 from lumia.pkg import failpoints, journal, operation, recovery
 from tests.support import full_disk
 from tests.support.cases import OPERATIONS, Cases, check, shape
@@ -41,6 +42,33 @@ def kill(folder: Path, crash: Server) -> Outcomes:
             assert crash.run(bot.layout.root, plan, point) == -9, point
             recovery.recover(bot.layout.root)
             found[check(cases, bot, point)] += 1
+    return found
+
+
+def packages(folder: Path, crash: Server) -> Outcomes:
+    """`kill -9` at every failpoint of operations that bring Python packages, and while one is undone; then a recovery.
+
+    Those come from a folder of wheels; they are built, switched to and switched back by the real code, which meets
+    input/output errors at these points, too.
+    """
+    found: Outcomes = Counter()
+    undoing = [f"{step}{when}" for step in journal.UNDO_STEPS[:2] for when in ("", ".done")]
+    for kind in OPERATIONS:
+        cases = Cases(folder / "packages", kind, packages=True)
+        for point, then in [*((point, "") for point in cases.points), *(("packages.done", one) for one in undoing)]:
+            bot, plan = cases.next()
+            assert crash.run(bot.layout.root, plan, point, shelf=cases.shelf) == -9, point
+            if then:
+                assert crash.recover(bot.layout.root, then) == -9, then
+            recovery.recover(bot.layout.root)
+            found[check(cases, bot, point)] += 1
+        for point in (point for point in cases.points if point.startswith(("build", "packages"))):
+            bot, plan = cases.next()
+            os.environ[failpoints.VARIABLE] = f"{point}=error"
+            with suppress(PkgError):
+                cases.run(bot, plan)
+            assert check(cases, bot, point) == "old", point
+            found["old"] += 1
     return found
 
 
@@ -102,7 +130,9 @@ def _cases(folder: Path) -> Iterator[Cases]:
     yield from (Cases(folder, kind, hooks=True) for kind in OPERATIONS)
 
 
-PARTS: dict[str, Callable[[Path, Server], Outcomes]] = {"kill": kill, "error": error, "undo": undo, "disk": disk}
+PARTS: dict[str, Callable[[Path, Server], Outcomes]] = {
+    "kill": kill, "packages": packages, "error": error, "undo": undo, "disk": disk,
+}  # fmt: skip
 
 
 def main(arguments: list[str] | None = None) -> int:

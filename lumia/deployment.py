@@ -10,6 +10,7 @@ import json
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -37,7 +38,8 @@ class Wanted:
 
     plugins: name → fields of `lumia.pkg.model.Locked`; None where nothing was installed by `pkg`. disabled: plugins
     that are not loaded. layer: the Python packages that go with it. operation: of `pkg`. origin: the place it began at.
-    seal: by the bot's secret (`lumia.pkg.sealing`); what bears none is not brought anywhere.
+    seal: by the bot's secret (`lumia.pkg.sealing`); what bears none is not brought anywhere. serial: greater than
+    that of every deployment that was active before, so that an older one is told from it.
     """
 
     plugins: Mapping[str, Mapping[str, Any]] | None = None
@@ -46,13 +48,15 @@ class Wanted:
     operation: str = ""
     origin: str = ""
     seal: str = ""
+    serial: int = 0
 
     def dump(self) -> str:
         """Return it as JSON."""
         plugins = None if self.plugins is None else {name: dict(fields) for name, fields in self.plugins.items()}
+        rest = {"serial": self.serial} if self.serial else {}
         return json.dumps(
             {"plugins": plugins, "disabled": list(self.disabled), "layer": self.layer, "operation": self.operation,
-             "origin": self.origin, "seal": self.seal},
+             "origin": self.origin, "seal": self.seal, **rest},
             sort_keys=True, separators=(",", ":"),
         )  # fmt: skip
 
@@ -66,7 +70,8 @@ class Wanted:
             raise DeploymentRecordError(f"the deployment record is damaged: {error}; {_ANEW}") from error
         texts = (found.layer, found.operation, found.origin, found.seal, *found.disabled)
         plugins: Any = {} if found.plugins is None else found.plugins
-        if not all(isinstance(one, str) for one in texts) or not isinstance(plugins, dict):
+        numbered = type(found.serial) is int and found.serial >= 0
+        if not all(isinstance(one, str) for one in texts) or not isinstance(plugins, dict) or not numbered:
             raise DeploymentRecordError(f"the deployment record is damaged: a field has the wrong type; {_ANEW}")
         if not all(isinstance(fields, dict) for fields in plugins.values()):
             raise DeploymentRecordError(f"the deployment record is damaged: a plugin is no table; {_ANEW}")
@@ -138,14 +143,62 @@ class Progress:
     ready: tuple[str, ...] = field(default=())
 
 
+@dataclass(frozen=True)
+class Holder:
+    """Who has the turn to change the bot's plugins. owner: this turn's own name. place: machine and bot root. since:
+    when it began, in seconds since 1970.
+    """
+
+    owner: str
+    place: str
+    process: int
+    command: str
+    since: float = 0.0
+
+    def __str__(self) -> str:
+        host = self.place.partition(":")[0]
+        since = datetime.fromtimestamp(self.since).astimezone().strftime("%H:%M:%S")
+        return f"`{self.command}` on {host} (process {self.process}, since {since})"
+
+    def dump(self) -> str:
+        """Return it as JSON, without when it began."""
+        return json.dumps([self.owner, self.place, self.process, self.command])
+
+    @classmethod
+    def load(cls, text: str | bytes, since: float) -> Holder:
+        """Return what `dump` wrote, fit to be shown on a terminal."""
+        owner, place, process, command = json.loads(text)
+        return cls(str(owner), shown(place, 300), int(process), shown(command, 120), since)
+
+
+def shown(text: object, most: int) -> str:
+    """Return a text that somebody else wrote, in one line without control characters."""
+    return "".join(one if one.isprintable() else " " for one in str(text))[:most]
+
+
 class Deployments(Protocol):
     """The part of a transport that keeps deployments and their members. Every call may be repeated."""
 
-    def begin(self, wanted: Wanted, seconds: float) -> int:
+    def begin(self, wanted: Wanted, seconds: float, base: int | None = None, turn: int = 0) -> int:
         """Begin a deployment that has `seconds` to be prepared; returns its number.
 
-        Raises `BusyDeploymentError` while another one is prepared.
+        base: the active deployment that it was made from, None where that doesn't matter. turn: the token of the turn
+        it is begun in, 0 without one. Raises `BusyDeploymentError` while another one is prepared,
+        `StaleDeploymentError` when another one than `base` is active, or somebody else took the turn meanwhile.
         """
+
+    def take_turn(self, holder: Holder, seconds: float, over: int = 0) -> int:
+        """Take the turn to change the bot's plugins; it ends after `seconds` unless it is kept.
+
+        Returns its token, greater than those of all turns before. over: token of a turn whose holder is known to be
+        dead. Raises `BusyTurnError` while somebody else has it.
+        """
+
+    def keep_turn(self, token: int, seconds: float) -> bool:
+        """Keep a turn for `seconds` from now; returns False when it is over."""
+
+    def end_turn(self, token: int) -> None:
+        """Give a turn back; one that is over already is left as it is."""
 
     def attend(self, member: Member) -> Standing:
         """Tell that this process lives, and what it has; several times a second."""
@@ -176,6 +229,16 @@ class Deployments(Protocol):
 
     def in_use(self) -> frozenset[tuple[str, str]]:
         """Return (handler, generation) of every step in the plans of runs in flight."""
+
+
+def made_from(base: int | None, active: int) -> str:
+    """Return what is said of a change whose base is not what the bot works with any more."""
+    return f"the change was made from deployment {base}, and {active} is active by now; run it again"
+
+
+LOST_TURN = (
+    "this process did not answer for so long that another one took its turn to change the bot's plugins; run it again"
+)
 
 
 def place_of(root: Path) -> str:

@@ -37,7 +37,10 @@
     │   ├── HookError              a plugin's hook failed, or took too long
     │   ├── OperationError         a step of an operation failed; it was undone
     │   ├── BusyDeploymentError    another change of the running bot is under way
+    │   ├── BusyTurnError          somebody else is about to change the running bot
+    │   ├── StaleDeploymentError   a change was made from other plugins than the bot works with
     │   └── DeploymentRecordError  the record of a change is damaged, or not signed by this bot
+    │       └── OldRecordError     it is older than what was at work already
     ├── ServiceError               an absent, or doubly provided, service
     ├── TransportError
     │   ├── BackendUnavailableError  the broker or store can't be reached
@@ -243,8 +246,24 @@ class BusyDeploymentError(PkgError):
         )
 
 
+class BusyTurnError(PkgError):
+    """Another process has the turn to change the bot's plugins. token: of its turn; place: its machine and bot root."""
+
+    def __init__(self, token: int, place: str, who: str) -> None:
+        self.token, self.place, self.who = token, place, who
+        super().__init__(f"another operation is going on: {who}; try again when it has ended")
+
+
+class StaleDeploymentError(PkgError):
+    """A change was made from other plugins than those the running bot works with; says which differ."""
+
+
 class DeploymentRecordError(PkgError):
     """The record of a deployment is damaged, or not signed with the bot's secret (DESIGN §9)."""
+
+
+class OldRecordError(DeploymentRecordError):
+    """The record of a deployment is older than one that was active already: a backup, or somebody put it back."""
 
 
 class ServiceError(LumiaError):

@@ -36,19 +36,20 @@ class Taking:
     """How a process takes what a deployment brings.
 
     load: returns the plugins it should have, taking over from a set what hasn't changed, not started. bring: syncs this
-    machine's bot root to what deployment `number` wants; restore: takes that back. switched: hears of every switch.
-    busy: tells of an old generation that is needed although no run is planned with it. hung: what is done beside
-    does not end, so this process can take no deployment any more.
+    machine's bot root to what deployment `number` wants; restore: takes it back to the active one. switched: hears of
+    every switch. busy: tells of an old generation that is needed although no run is planned with it. hung: what is done
+    beside does not end, so this process can take no deployment any more. took: hears of each that is active.
     kind: worker, gateway or isolated (`lumia.isolation`); a worker's routes are those that are published.
     """
 
     kind: Literal["worker", "gateway", "isolated"]
     load: Callable[[Wanted, PluginSet], PluginSet]
     bring: Callable[[Wanted, int], None] = lambda wanted, number: None
-    restore: Callable[[Wanted | None], None] = lambda wanted: None
+    restore: Callable[[Wanted | None, int], None] = lambda wanted, number: None
     switched: Callable[[Changed], None] = lambda changed: None
     busy: Callable[[Plugin], bool] = lambda plugin: False
     hung: Callable[[], None] = lambda: None
+    took: Callable[[Wanted], None] = lambda wanted: None
 
 
 @dataclass
@@ -248,7 +249,7 @@ class Follower:
         return ()
 
     def _restore(self, number: int) -> tuple[str, ...]:
-        self._taking.restore(self._deployments.wanted(number))
+        self._taking.restore(self._deployments.wanted(number), number)
         return ()
 
     def _retire(self, standing: Standing) -> None:
@@ -282,4 +283,14 @@ class Follower:
         self._bot.log.info("deployment %d is at work here: %s", number, ", ".join(names) or "nothing changed here")
         self._bot.transport.alarm(f"deployment in {self._name}", "", "")
         self._deployments.attend(self._member())
+        self._note(number)
         self._taking.switched(changed)
+
+    def _note(self, number: int) -> None:
+        """Have this machine remember that a deployment is active; that it can't, is nothing to stop for."""
+        try:
+            wanted = self._deployments.wanted(number)
+            if wanted is not None:
+                self._taking.took(wanted)
+        except (LumiaError, OSError) as error:
+            self._bot.log.warning("deployment %d can't be noted: %s", number, error)

@@ -50,12 +50,16 @@ class _Older:
 
 @dataclass
 class _Prepared:
-    """What waits for its deployment. modules: package → the fresh modules, whose names the old ones still have."""
+    """What waits for its deployment. modules: package → the fresh modules, whose names the old ones still have.
+
+    layers: of Python packages, on the import path before.
+    """
 
     plugins: PluginSet
     table: RouteTable
     before: dict[str, Schema]
     modules: dict[str, dict[str, ModuleType]]
+    layers: tuple[str, ...]
 
 
 class Generations:
@@ -127,14 +131,21 @@ class Generations:
         load: returns a set that takes over what hasn't changed from the one it is given, not started. start: run
         `on_load`. What had failed before in the same way is no reason.
         """
+        from lumia.pkg import import_path
+
         assert self._bot.plugins is not None and self._bot.services is not None and self._prepared is None
+        path = import_path.on_path(self._bot.root)
         now, config = self._bot.plugins, self._bot.config
         before = {name: config.schema(name) for name in config.plugins()} if config is not None else {}
         now.older = {(one.plugin.name, one.plugin.generation): (one.plugin, one.modules) for one in self._older}
         # Loading takes the names for a while; Boxes of runs in flight are of what is at work.
         names = {name: module for plugin in now.plugins.values() for name, module in _modules(plugin).items()}
         self._named = self._older_names() | dict.fromkeys(_keys(now.plugins.values()), names)
-        new = load(now)
+        try:
+            new = load(now)
+        except BaseException:
+            import_path.back_to(self._bot.root, path)
+            raise
         new_names = {plugin.name for plugin in new.plugins.values()}
         fresh = [plugin for plugin in new.plugins.values() if now.plugins.get(plugin.name) is not plugin]
         self._adopt_schemas(fresh)
@@ -145,7 +156,7 @@ class Generations:
         known = {(failure.name, failure.stage, failure.message) for failure in now.failures}
         bad = [one for one in new.failures if (one.name, one.stage, one.message) not in known]
         if bad:
-            self._undo(new, before)
+            self._undo(new, before, path)
             return bad
         # Boxes of runs in flight name classes by module: until the switch the names are those of what is at work.
         fresh = [plugin for plugin in fresh if new.plugins.get(plugin.name) is plugin]
@@ -153,7 +164,7 @@ class Generations:
         new.restore()
         for plugin in now.plugins.values():
             FINDER.serve(plugin.package, plugin.folder)
-        self._prepared = _Prepared(new, self._bot.describe(new), before, modules)
+        self._prepared = _Prepared(new, self._bot.describe(new), before, modules, path)
         names = {name: module for of_one in modules.values() for name, module in of_one.items()}
         self._named = self._older_names() | dict.fromkeys(_keys(fresh), names)
         self._beside = self._beside | _by_generation(self._bot, fresh)
@@ -174,9 +185,11 @@ class Generations:
         kept = [one.plugin for one in self._older]
         self._beside = _by_generation(self._bot, kept)
         self._named = self._older_names()
-        self._undo(prepared.plugins, prepared.before)
+        self._undo(prepared.plugins, prepared.before, prepared.layers)
 
-    def _undo(self, new: PluginSet, before: dict[str, Schema]) -> None:
+    def _undo(self, new: PluginSet, before: dict[str, Schema], path: Collection[str]) -> None:
+        from lumia.pkg import import_path
+
         assert self._bot.plugins is not None and self._bot.services is not None
         now = self._bot.plugins
         with self._bot.activated():
@@ -192,6 +205,7 @@ class Generations:
             announce(self._bot.services, plugin.manifest)
         self._restore_schemas(before)
         self._named = self._older_names()
+        import_path.back_to(self._bot.root, path)
         gc.collect()
 
     def _restore_schemas(self, before: dict[str, Schema]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from lumia.deployment import (
@@ -13,14 +13,17 @@ from lumia.deployment import (
     BREAK_SECONDS,
     KEPT,
     LOADING_SECONDS,
+    LOST_TURN,
     Decided,
+    Holder,
     Member,
     Progress,
     Standing,
     State,
     Wanted,
+    made_from,
 )
-from lumia.errors import BusyDeploymentError
+from lumia.errors import BusyDeploymentError, BusyTurnError, StaleDeploymentError
 
 if TYPE_CHECKING:
     from lumia.inmemory_run import Run
@@ -50,7 +53,8 @@ class MemoryDeployments:
         self._newest: _Newest | None = None
         self._active: tuple[int, Wanted | None] = (0, None)
         self._ended: deque[Decided] = deque(maxlen=KEPT)
-        self._number = 0
+        self._number = self._token = 0
+        self._turn: tuple[Holder, float] | None = None
         self._seen = self._calm = clock.monotonic()
 
     @property
@@ -58,8 +62,8 @@ class MemoryDeployments:
         """Return the number of the active deployment."""
         return self._active[0]
 
-    def begin(self, wanted: Wanted, seconds: float) -> int:
-        """Begin a deployment that has `seconds` to be prepared."""
+    def begin(self, wanted: Wanted, seconds: float, base: int | None = None, turn: int = 0) -> int:
+        """Begin a deployment that has `seconds` to be prepared, made from `base`."""
         with self._changed:
             self._settle()
             newest = self._newest
@@ -67,11 +71,42 @@ class MemoryDeployments:
                 return newest.number
             if newest is not None and newest.state == "preparing":
                 raise BusyDeploymentError(newest.number, newest.wanted.origin)
+            if turn not in (0, self._token):
+                raise StaleDeploymentError(LOST_TURN)
+            if base not in (None, self.active):
+                raise StaleDeploymentError(made_from(base, self.active))
             self._number += 1
             now = self._clock.monotonic()
             self._newest = _Newest(self._number, wanted, now, now + seconds)
             self._settle()
             return self._number
+
+    def take_turn(self, holder: Holder, seconds: float, over: int = 0) -> int:
+        """Take the turn to change the bot's plugins."""
+        with self._changed:
+            now = self._clock.monotonic()
+            has, until = self._turn or (holder, now)
+            if has.owner != holder.owner and now < until and over != self._token:
+                raise BusyTurnError(self._token, has.place, str(has))
+            if self._turn is None or has.owner != holder.owner:
+                self._token += 1
+                has = replace(holder, since=self._clock.now())
+            self._turn = has, now + seconds
+            return self._token
+
+    def keep_turn(self, token: int, seconds: float) -> bool:
+        """Keep a turn."""
+        with self._changed:
+            if self._turn is None or token != self._token:
+                return False
+            self._turn = self._turn[0], self._clock.monotonic() + seconds
+            return True
+
+    def end_turn(self, token: int) -> None:
+        """Give a turn back."""
+        with self._changed:
+            if token == self._token:
+                self._turn = None
 
     def attend(self, member: Member) -> Standing:
         """Tell that this process lives, and what it has."""

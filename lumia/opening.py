@@ -121,7 +121,7 @@ def taking(
     kind: Literal["worker", "gateway", "isolated"] = "gateway" if load == "gateway" else "worker"
     if Isolation.here(bot.root).serving:
         kind = "isolated"
-    return Taking(kind, loaded, bring, root.restore, switched, busy, hung)
+    return Taking(kind, loaded, bring, root.restore, switched, busy, hung, root.saw)
 
 
 def use_layer(root: Path) -> None:
@@ -130,15 +130,16 @@ def use_layer(root: Path) -> None:
     Raises `PluginLoadError` when this process has imported one of them in another version: then nothing is changed.
     """
     if not Isolation.here(root).inside:
-        from lumia.pkg import layers
+        from lumia.pkg import import_path, layers
 
         layer = layers.current(root)
-        if wrong := layers.clashes(layer):
+        if wrong := import_path.clashes(layer):
             raise PluginLoadError(
-                f"{'; '.join(wrong)}; a running process can't exchange that: stop the bot with `lumia down`, "
-                "do it again, and start it"
+                f"{'; '.join(wrong)}; a running process can't exchange a library: end the bot on all its machines "
+                "(`lumia down`; SIGTERM for workers you started yourself), run the same `pkg` command again, and start "
+                "the bot"
             )
-        layers.activate(root, layer)
+        import_path.activate(root, layer)
 
 
 def limits_of(config: ConfigStore) -> Limits:

@@ -1,12 +1,12 @@
-"""Deployments in Redis: `lumia.deployment.Deployments` by the scripts deploy, attend and answer."""
+"""Deployments in Redis: `lumia.deployment.Deployments` by the scripts deploy, turn, attend and answer."""
 
 from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING, Any, Literal
 
-from lumia.deployment import ALIVE_SECONDS, Decided, Member, Progress, Standing, Wanted
-from lumia.errors import BusyDeploymentError, UnknownRunError
+from lumia.deployment import ALIVE_SECONDS, LOST_TURN, Decided, Holder, Member, Progress, Standing, Wanted, made_from
+from lumia.errors import BusyDeploymentError, BusyTurnError, StaleDeploymentError, UnknownRunError
 
 if TYPE_CHECKING:
     from lumia.routes import RouteTable
@@ -20,12 +20,32 @@ class RedisDeployments:
         self._transport = transport
         self._key = f"{transport.prefix}deployment"
 
-    def begin(self, wanted: Wanted, seconds: float) -> int:
-        """Begin a deployment that has `seconds` to be prepared."""
-        reply = self._transport.call("deploy", wanted.dump(), int(seconds * 1000))
+    def begin(self, wanted: Wanted, seconds: float, base: int | None = None, turn: int = 0) -> int:
+        """Begin a deployment that has `seconds` to be prepared, made from `base`."""
+        reply = self._transport.call("deploy", wanted.dump(), int(seconds * 1000), "" if base is None else base, turn)
+        if reply[0] == b"lost":
+            raise StaleDeploymentError(LOST_TURN)
+        if reply[0] == b"stale":
+            raise StaleDeploymentError(made_from(base, int(reply[1])))
         if reply[0] == b"busy":
             raise BusyDeploymentError(int(reply[1]), Wanted.load(reply[2]).origin)
         return int(reply[1])
+
+    def take_turn(self, holder: Holder, seconds: float, over: int = 0) -> int:
+        """Take the turn to change the bot's plugins."""
+        reply = self._transport.call("turn", "take", int(seconds * 1000), holder.owner, holder.dump(), over)
+        if reply[0] == b"busy":
+            found = Holder.load(reply[2], int(reply[3]) / 1000)
+            raise BusyTurnError(int(reply[1]), found.place, str(found))
+        return int(reply[1])
+
+    def keep_turn(self, token: int, seconds: float) -> bool:
+        """Keep a turn."""
+        return bool(self._transport.call("turn", "keep", int(seconds * 1000), token)[0] == b"ok")
+
+    def end_turn(self, token: int) -> None:
+        """Give a turn back."""
+        self._transport.call("turn", "end", 0, token)
 
     def attend(self, member: Member) -> Standing:
         """Tell that this process lives, and what it has."""

@@ -10,7 +10,7 @@ import fcntl
 import json
 import logging
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -19,32 +19,51 @@ from typing import TYPE_CHECKING, Any
 from lumia.atomic import locked
 from lumia.atomic import replace as write_file
 from lumia.deployment import Deployments, Standing, Wanted, place_of
-from lumia.errors import BackendUnavailableError, OperationError, PkgError, PlanError, RegistryError
-from lumia.pkg import lockfile, sealing
+from lumia.errors import (
+    BackendUnavailableError,
+    LumiaError,
+    OldRecordError,
+    OperationError,
+    PkgError,
+    PlanError,
+    RegistryError,
+    StaleDeploymentError,
+)
+from lumia.pkg import basis, layers, lockfile, sealing
 from lumia.pkg.layout import Layout
 from lumia.pkg.model import Locked
 from lumia.secrets import load_secret
 
 if TYPE_CHECKING:
     from lumia.config import ConfigStore
+    from lumia.pkg.layers import Layer
+    from lumia.pkg.lockfile import Lock
     from lumia.pkg.revocation import Revoked
     from lumia.runtime import Runtime
 
 START_SECONDS = 60.0
 _log = logging.getLogger("lumia.pkg")
 LOOK_SECONDS = 0.1
+TURN_SECONDS = 20.0
+"""How long a starting process waits for its turn to change the bot's plugins; then it tries without."""
 OPERATION_SECONDS = 120.0
 """How long a `pkg` at work may keep a starting process waiting; its hooks are the longest part."""
 _TRIES = 3
+MEND_SECONDS = 1.0
+"""How long a process that would build lost packages waits for a `pkg` at work, which builds them itself."""
 
 
 @dataclass(frozen=True)
 class _Noted:
-    """With which deployment a root was in step last. held: what it held then. before: what it held before that."""
+    """With which deployment a root was in step last. held: what it held then. before: what it held before that.
+
+    serial: the greatest of an active deployment that this root has seen; an older record is taken no more.
+    """
 
     number: int
     held: str
     before: str = ""
+    serial: int = 0
 
 
 class Root:
@@ -60,10 +79,11 @@ class Root:
         return self._layout.lock.is_file()
 
     def held(self) -> Wanted:
-        """Return what this root holds now."""
+        """Return what this root holds now. layer: the Python packages that its processes start with."""
         plugins = {name: one.as_dict() for name, one in lockfile.read(self._layout.root).plugins.items()}
         disabled = tuple(sorted(self._config.core.plugins.disabled))
-        return Wanted(plugins if self.managed else None, disabled, origin=self.place)
+        layer = layers.name_of_current(self._layout.root)
+        return Wanted(plugins if self.managed else None, disabled, layer, origin=self.place)
 
     def noted(self) -> _Noted | None:
         """Return with which deployment the root was in step last."""
@@ -72,11 +92,38 @@ class Root:
         except (OSError, ValueError, TypeError):
             return None
 
-    def note(self, number: int, before: str = "") -> None:
-        """Note that the root is in step with a deployment. Raises `OSError`."""
+    def took_part(self) -> Wanted | None:
+        """Return what the root held when it was in step last; None when it never was, or nobody knows."""
+        noted = self.noted()
+        try:
+            return Wanted.load(noted.held) if noted is not None else None
+        except PkgError:
+            return None
+
+    def note(self, number: int, before: str = "", held: Wanted | None = None) -> None:
+        """Note that the root is in step with a deployment. held: what that brought, default is what is here now.
+
+        Raises `OSError`.
+        """
+        text = content(held or self.held())
+        self._note(lambda noted: _Noted(number, text, before, noted.serial if noted is not None else 0))
+
+    def saw(self, wanted: Wanted) -> None:
+        """Note that a deployment is active: no older one is taken from now on. Raises `PkgError`, `OSError`."""
+        serial = sealing.verified(wanted, load_secret(self._layout.root)).serial
+        if serial > self.serial:
+            self._note(lambda noted: replace(noted or _Noted(0, ""), serial=max(serial, noted.serial if noted else 0)))
+
+    @property
+    def serial(self) -> int:
+        """Return the greatest serial of an active deployment that this root has seen, 0 for none."""
+        noted = self.noted()
+        return noted.serial if noted is not None else 0
+
+    def _note(self, change: Callable[[_Noted | None], _Noted]) -> None:
         self._layout.data.mkdir(parents=True, exist_ok=True)
         with locked(self._layout.data):
-            write_file(self._file, json.dumps(asdict(_Noted(number, content(self.held()), before))).encode())
+            write_file(self._file, json.dumps(asdict(change(self.noted()))).encode())
 
     @property
     def _file(self) -> Path:
@@ -93,8 +140,19 @@ class Root:
         return sealing.sealed(wanted, load_secret(self._layout.root))
 
     def verified(self, wanted: Wanted) -> Wanted:
-        """Return what bears the seal of this bot; raises `PkgError` for anything else that stands in Redis."""
-        return sealing.verified(wanted, load_secret(self._layout.root))
+        """Return what bears the seal of this bot, and is no older than what this root has seen at work.
+
+        Raises `PkgError` for anything else that stands in Redis.
+        """
+        found, seen = sealing.verified(wanted, load_secret(self._layout.root)), self.serial
+        if found.serial < seen:
+            raise OldRecordError(
+                f"the deployment record in Redis (serial {found.serial}) is older than what {self.place} has worked "
+                f"with (serial {seen}), so nothing of it is installed or loaded: Redis was restored from a backup, or "
+                "somebody put an older record back; `pkg sync` with a lock you trust, as `pkg sync "
+                "plugins/plugins.lock`, replaces it"
+            )
+        return found
 
     def _bring(self, wanted: Wanted, number: int = 0, *, wait: bool = True) -> None:
         if wanted.plugins is None:
@@ -110,11 +168,25 @@ class Root:
                     if not left:
                         raise PkgError(f"{self.place} can't be brought in step with the bot: {error}") from error
             self._disable(wanted)
-            if number:
-                self.note(number, before.dump())
+            if number:  # a `pkg` may be at work here again
+                self.note(number, before.dump(), replace(self.held(), plugins=wanted.plugins))
 
-    def restore(self, wanted: Wanted | None) -> None:
+    def join(self, wanted: Wanted, number: int) -> None:
+        """Note that this root, whose plugins are those of active deployment `number` now, is in step with the bot.
+
+        Raises `PkgError` when they aren't, `OSError`.
+        """
+        before = self.held()
+        if (before.plugins or {}) != (wanted.plugins or {}):
+            raise PkgError(f"{self.place} does not hold the plugins of deployment {number}; run it again")
+        self._disable(wanted)
+        self.note(number, before.dump())
+        self.saw(wanted)
+
+    def restore(self, wanted: Wanted | None, number: int = 0) -> None:
         """Go back to what is at work after a deployment was rolled back. wanted: None when nobody has said.
+
+        number: of the deployment that is at work, which the root is in step with again.
 
         While a `pkg` is at work here it is left to that: it puts its own changes back, or it goes on from what is here
         and waits for this process to answer, which may not wait for it then.
@@ -122,25 +194,46 @@ class Root:
         from lumia.pkg.mutex import HeldError
 
         noted = self.noted()
+        before = Wanted.load(noted.before) if noted is not None and noted.before else None
         try:
             if wanted is not None:
-                self._bring(self.verified(wanted), wait=False)
-            elif noted is not None and noted.before:
-                self._bring(Wanted.load(noted.before), wait=False)
+                self.verified(wanted)
+            if before is not None and (wanted is None or content(before) == content(wanted)):
+                self._bring(before, number, wait=False)  # with the Python packages that were here
+            elif wanted is not None:
+                self._bring(wanted, number, wait=False)
         except HeldError as error:
             _log.info("%s is not put back by this process: %s", self.place, error)
 
     def _sync(self, wanted: Wanted, *, wait: bool = True) -> None:
-        from lumia.pkg import history, operation, recovery
+        from lumia.pkg import ground, history, operation, python_deps, recovery
 
         root = self._layout.root
         recovery.recover(root)
         lock = lockfile.of_fields(wanted.plugins or {}, "the lock of the deployment")
-        operation.run(history.sync_plan(root, lock, revoked=self._revoked), layout=self._layout, wait=wait)
-        if wanted.layer:
-            from lumia.pkg import layers, python_deps
+        plan = history.sync_plan(root, lock, revoked=self._revoked)
 
-            layers.switch(root, python_deps.ensure(python_deps.of_plugins(root), root=root))
+        def packages(lock: Lock) -> Layer | None:
+            needed = ground.python_of(ground.applied(plan, root, strict=False))
+            return python_deps.ensure(needed, root=root, prefer=wanted.layer)
+
+        operation.run(plan, layout=self._layout, packages=packages, wait=wait)
+
+    def mend(self) -> None:
+        """Build the Python packages anew that are named and not there, as in a copy of the root without data/python."""
+        from lumia.pkg import ground, mutex, python_deps
+
+        root = self._layout.root
+        if layers.pointer(root) is None or layers.current(root) is not None:
+            return
+        try:
+            with self._alone(), mutex.hold(self._layout, timeout=MEND_SECONDS):
+                if layers.current(root) is None:
+                    needed = ground.python_of(ground.Ground.read(root).world)
+                    layers.point(root, layers.pointing(python_deps.ensure(needed, root=root, say=_log.warning)))
+        except (LumiaError, OSError) as error:
+            _log.error("the Python packages in %s are gone, and plugins that need them can't be loaded until the next "
+                       "start that can build them: %s", root / layers.FOLDER, error)  # fmt: skip
 
     def _revoked(self) -> Revoked:
         from lumia.pkg.registry import Registry, configured
@@ -168,7 +261,7 @@ class Root:
 
 def content(wanted: Wanted) -> str:
     """Return a text that is the same for what holds the same plugins, with the same ones disabled."""
-    return replace(wanted, layer="", operation="", origin="", seal="").dump()
+    return replace(wanted, layer="", operation="", origin="", seal="", serial=0).dump()
 
 
 @dataclass(frozen=True)
@@ -189,7 +282,9 @@ def arrive(bot: Runtime) -> Arrived:
     try:
         if (bot.root / "data" / "pkg").is_dir():
             _recover(bot)
-        return _arrived(bot, root)
+        arrived = _arrived(bot, root)
+        root.mend()
+        return arrived
     except BackendUnavailableError as error:
         bot.log.warning("the plugins of this folder are loaded as they are: %s", error)
         return Arrived()
@@ -201,16 +296,19 @@ def arrive(bot: Runtime) -> Arrived:
 
 
 def _recover(bot: Runtime) -> None:
-    from lumia.pkg import deploying, journal, recovery
+    from lumia.pkg import deploying, journal, recovery, turn
 
     try:
         cut_off = journal.read(Layout(bot.root))
-        operation = cut_off.id if cut_off is not None else ""
-        found = recovery.recover(
-            bot.root,
-            deploy=lambda lock: deploying.deploy(bot.root, lock.plugins, operation=operation),
-            wait=START_SECONDS,
-        )
+        if cut_off is None:
+            return
+        operation = cut_off.id
+        with turn.attempt(bot.root, TURN_SECONDS) as token:
+            found = recovery.recover(
+                bot.root,
+                deploy=lambda lock: deploying.deploy(bot.root, lock.plugins, operation=operation, turn=token),
+                wait=START_SECONDS,
+            )
     except OperationError as error:
         bot.log.error("%s", error)  # the bot starts nevertheless: a plugin that is broken by it fails alone
         return
@@ -259,6 +357,9 @@ def _arrived(bot: Runtime, root: Root) -> Arrived:
         wanted = deployments.wanted(standing.active)
         if wanted is not None:
             root.verified(wanted)
+    except OldRecordError as error:
+        bot.log.warning("%s; the plugins of %s are deployed anew", error, root.place)
+        return _ahead(bot, root, root.held())
     except PkgError as error:
         bot.log.error("deployment %d is refused, and the plugins of %s are loaded as they are: %s", standing.active,
                       root.place, error)  # fmt: skip
@@ -268,11 +369,13 @@ def _arrived(bot: Runtime, root: Root) -> Arrived:
         if here.plugins is None or (not standing.number and _others(bot)):
             return Arrived(standing.active)
         return _ahead(bot, root, here)
+    root.saw(wanted)
     if content(here) == content(wanted):
         root.note(standing.active)
         return Arrived(standing.active, wanted.disabled)
     changed = here.plugins is not None and (noted is None or noted.held != content(here))
-    if changed and noted is not None and noted.number == standing.active:
+    base = root.took_part()
+    if changed and base is not None and basis.same(base, wanted):
         return _ahead(bot, root, here)
     if changed:
         bot.log.error("%s was changed while the bot had other plugins: it goes back to those of deployment %d; what "
@@ -287,11 +390,17 @@ def _others(bot: Runtime) -> bool:
 
 
 def _ahead(bot: Runtime, root: Root, here: Wanted) -> Arrived:
-    from lumia.pkg import deploying
+    from lumia.pkg import deploying, turn
 
     plugins: Mapping[str, Mapping[str, Any]] = here.plugins or {}
     lock = {name: Locked(**fields) for name, fields in plugins.items()}
-    outcome = deploying.hand_over(bot.transport, root, lock, operation=f"start {hash_of(here)}")
+    try:
+        with turn.attempt(bot.root, TURN_SECONDS) as token:
+            operation = f"start {hash_of(here)}"
+            outcome = deploying.hand_over(bot.transport, root, lock, operation=operation, turn=token)
+    except StaleDeploymentError as error:  # another machine was faster
+        bot.log.warning("%s", error)
+        return _arrived(bot, root)
     if outcome.ok:
         return Arrived(outcome.number, here.disabled)
     active = bot.transport.deployments().look().active

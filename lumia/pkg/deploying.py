@@ -7,14 +7,21 @@ or none does.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from lumia.deployment import Decided, Deployments, Progress, Wanted
-from lumia.errors import BackendUnavailableError, BusyDeploymentError, PkgError
+from lumia.errors import (
+    BackendUnavailableError,
+    BusyDeploymentError,
+    DeploymentRecordError,
+    PkgError,
+    StaleDeploymentError,
+)
+from lumia.pkg import basis
 from lumia.pkg.model import Locked
 
 if TYPE_CHECKING:
@@ -46,11 +53,12 @@ class Outcome:
     """What became of a deployment.
 
     state: `active`: every live process has loaded it and works with it; `rolled back`: one could not, and all work on
-    with what they had (the caller puts the files back); `stopped`: no bot runs, so its next start loads it.
+    with what they had (the caller puts the files back); `stopped`: no bot runs, so its next start loads it; `in step`:
+    the bot works with it already, and now this root has it, too.
     number: the deployment's, 0 when there is none. processes: how many took part. note: what somebody should know.
     """
 
-    state: Literal["active", "rolled back", "stopped"]
+    state: Literal["active", "rolled back", "stopped", "in step"]
     number: int = 0
     processes: int = 0
     failed: tuple[Failed, ...] = ()
@@ -61,10 +69,15 @@ class Outcome:
     def text(self) -> str:
         """Return it in a sentence or two."""
         if self.state == "rolled back":
-            reasons = "; ".join(f"{one.process}: {one.text}" for one in self.failed)
+            whose: dict[str, list[str]] = {}
+            for one in self.failed:
+                whose.setdefault(one.text, []).append(one.process)
+            reasons = "; ".join(f"{', '.join(processes)}: {text}" for text, processes in whose.items())
             return f"it works on as before, since {reasons}"
         if self.state == "stopped":
             return self.note or "no process of the bot runs; its next start loads it"
+        if self.state == "in step":
+            return f"this bot root is in step with the bot (deployment {self.number})"
         return f"deployment {self.number}: {self.processes} processes of the bot switched in {self.seconds:.1f} s"
 
     @property
@@ -78,29 +91,28 @@ def deploy(
     lock: Mapping[str, Locked],
     *,
     operation: str = "",
-    layer: str = "",
+    turn: int = 0,
     wait: float = WAIT_SECONDS,
     on_step: Callable[[str], None] = lambda text: None,
 ) -> Outcome:
     """Have the running processes of the bot of `root` work with `lock`, which its `plugins/` holds already.
 
     lock: plugin → what is installed now. operation: id of the operation, for which the same deployment is begun once.
-    layer: the folder of Python packages in `data/python/` that goes with it. wait: seconds the processes may take.
-    on_step: told in a sentence what is waited for. Returns when all have switched or none will; raises `PkgError` when
-    another deployment is under way for that long.
+    turn: the token of the turn to change the bot's plugins (`lumia.pkg.turn`), 0 without one. wait: seconds the
+    processes may take. on_step: told in a sentence what is waited for. Returns when all have switched or none will;
+    raises `PkgError` when another deployment is under way for that long.
     """
     from lumia.pkg.bringing import Root
 
-    opened = _opened(root)
-    if isinstance(opened, str):
-        return Outcome("stopped", note=opened)
-    transport, config = opened
     try:
-        return hand_over(transport, Root(root, config), lock, operation=operation, layer=layer, wait=wait, say=on_step)
-    except BackendUnavailableError as error:
-        return Outcome("stopped", note=f"{error}; processes that run nevertheless load it when they start anew")
-    finally:
-        transport.close()
+        with reached(root) as (transport, config):
+            place = Root(root, config)
+            try:
+                return hand_over(transport, place, lock, operation=operation, turn=turn, wait=wait, say=on_step)
+            except BackendUnavailableError as error:
+                return Outcome("stopped", note=f"{error}; processes that run nevertheless load it when they start anew")
+    except BackendUnavailableError:
+        return Outcome("stopped", note="no process of the bot runs; its next start loads it")
 
 
 def await_worker(root: Path, on_step: Callable[[str], None] = lambda text: None) -> None:
@@ -108,12 +120,8 @@ def await_worker(root: Path, on_step: Callable[[str], None] = lambda text: None)
 
     A gateway loads few plugins: alone it would take one that no worker can load. Raises `PkgError` when none comes.
     """
-    opened = _opened(root)
-    if isinstance(opened, str):
-        return
-    transport, _ = opened
     until, told = time.monotonic() + WORKER_SECONDS, False
-    try:
+    with suppress(BackendUnavailableError), reached(root) as (transport, _):
         while (members := transport.deployments().members()) and all(one.kind == "gateway" for one in members):
             if time.monotonic() > until:
                 raise PkgError(
@@ -124,23 +132,39 @@ def await_worker(root: Path, on_step: Callable[[str], None] = lambda text: None)
                 on_step("waiting for a worker of the bot")
                 told = True
             time.sleep(LOOK_SECONDS)
-    except BackendUnavailableError:
-        return
-    finally:
-        transport.close()
 
 
-def _opened(root: Path) -> tuple[Transport, ConfigStore] | str:
-    """Return the way to the running bot, or why there is none."""
+def require_in_step(root: Path, on_step: Say = lambda text: None, *, replace: bool = False) -> bool:
+    """Return when a change made from what `root` holds is one of what the running bot works with (`lumia.pkg.basis`).
+
+    replace: the change says by itself what is installed afterwards, so it may replace a record that no machine takes;
+    returns True where there is such a one. Raises `PkgError` naming what differs, and the way out. A bot that can't be
+    reached is nothing to be in step with.
+    """
+    from lumia.pkg.bringing import Root
+
+    try:
+        with suppress(BackendUnavailableError), reached(root) as (transport, config):
+            basis.require(Root(root, config), transport.deployments(), on_step)
+    except DeploymentRecordError:
+        if not replace:
+            raise
+        return True
+    return False
+
+
+@contextmanager
+def reached(root: Path) -> Iterator[tuple[Transport, ConfigStore]]:
+    """Give the way to the running bot of `root`, and its settings; raises `BackendUnavailableError` without one."""
     from lumia.config import ConfigStore
     from lumia.opening import connect, limits_of
 
     config = ConfigStore(root)
+    transport = connect(config.core.lumia.backend, root, limits_of(config), config)
     try:
-        transport = connect(config.core.lumia.backend, root, limits_of(config), config)
-    except BackendUnavailableError:
-        return "no process of the bot runs; its next start loads it"
-    return transport, config
+        yield transport, config
+    finally:
+        transport.close()
 
 
 def hand_over(
@@ -149,27 +173,41 @@ def hand_over(
     lock: Mapping[str, Locked],
     *,
     operation: str = "",
-    layer: str = "",
+    turn: int = 0,
     wait: float = WAIT_SECONDS,
     say: Say = lambda text: None,
 ) -> Outcome:
-    """Do what `deploy` does, over a transport. Raises `BackendUnavailableError` while the broker is away."""
+    """Do what `deploy` does, over a transport.
+
+    Raises `BackendUnavailableError` while the broker is away, `StaleDeploymentError` when `root` was changed from other
+    plugins than those the bot works with.
+    """
     deployments, began = transport.deployments(), time.monotonic()
-    disabled = root.held().disabled
-    wanted = Wanted({name: one.as_dict() for name, one in lock.items()}, disabled, layer, operation, root.place)
-    number = _begun(deployments, root.sealed(wanted), wait, say)
+    held = root.held()
+    plugins = {name: one.as_dict() for name, one in lock.items()}
+    wanted = Wanted(plugins, held.disabled, held.layer, operation, root.place)
+    number, handed = _begun(deployments, root, wanted, turn, wait, say)
     decided = _awaited(deployments, number, wait, say)
     if decided.state == "active":
         root.note(number)
+        root.saw(handed)
         _switched(deployments, number)
     return _outcome(decided, time.monotonic() - began)
 
 
-def _begun(deployments: Deployments, wanted: Wanted, wait: float, say: Say) -> int:
+def _begun(
+    deployments: Deployments, root: Root, wanted: Wanted, turn: int, wait: float, say: Say
+) -> tuple[int, Wanted]:
+    """Return the number of the deployment, and its record."""
     until, told = time.monotonic() + wait, 0
     while True:
+        base = basis.base_of(root, deployments, wanted.operation)
         try:
-            return deployments.begin(wanted, wait)
+            sealed = root.sealed(replace(wanted, serial=basis.serial_of(root, deployments, wanted)))
+            return deployments.begin(sealed, wait, base, turn), sealed
+        except StaleDeploymentError:  # active since we looked: does it go with what is here?
+            if time.monotonic() >= until:
+                raise
         except BusyDeploymentError as error:
             if time.monotonic() >= until:
                 raise

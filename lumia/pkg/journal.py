@@ -29,6 +29,7 @@ STEPS = {
     "lock": "writing the lock file",
     "commit": "committing in plugins/",
     "index": "refreshing git's index of plugins/",
+    "packages": "switching to its Python packages",
     "deploy": "handing it to the running bot",
     "uninstall-hook": "running a hook of {}",
     "trust": "remembering the key of {}",
@@ -37,8 +38,17 @@ STEPS = {
 }
 """The steps of an operation in their order, and what each does in words.
 
-Up to `index` a crash undoes it, from `deploy` on it is finished."""
-UNDO_STEPS = ("undo", "undo-commit", "undo-lock", "undo-config", "undo-folder", "undo-finish", "undo-clean")
+Up to `packages` a crash undoes it, from `deploy` on it is finished."""
+UNDO_STEPS = (
+    "undo",
+    "undo-packages",
+    "undo-commit",
+    "undo-lock",
+    "undo-config",
+    "undo-folder",
+    "undo-finish",
+    "undo-clean",
+)
 """The steps of undoing, in their order."""
 
 
@@ -79,11 +89,18 @@ class Commit(_Model):
     made: bool = False
 
 
+class Packages(_Model):
+    """Texts of data/python/current.json, which name the Python packages that processes start with; None: no file."""
+
+    old: str | None
+    new: str | None
+
+
 class Journal(_Model):
     """An operation. area: folder, relative to the bot root, for what is swapped in (`new`) and out (`old`).
 
     staged: all new versions are in `area`. handed: the running bot may have it. hooks: plugins whose post_uninstall
-    has ended.
+    has ended. packages: None where they stay as they are.
     """
 
     version: Literal[1] = 1
@@ -102,6 +119,7 @@ class Journal(_Model):
     staged: bool = False
     handed: bool = False
     hooks: tuple[str, ...] = ()
+    packages: Packages | None = None
     warnings: tuple[str, ...] = ()
 
     def with_(self, **changes: object) -> Journal:

@@ -1,14 +1,14 @@
 """Layers: folders of Python packages that plugins need beside the bot's own (`data/python/<tag>-<hash>/`).
 
 A layer is named by what is in it and never changed. `current.json` beside the layers names the one that processes use
-when they start; one that runs changes over with `activate`. The bot's own packages stand before it and always win.
+when they start; one that runs changes over with `lumia.pkg.import_path`. The bot's own packages stand before it and
+always win. Whoever changes `current.json` holds the lock of `pkg` (`lumia.pkg.mutex`).
 """
 
 from __future__ import annotations
 
 import fcntl
 import hashlib
-import importlib
 import json
 import os
 import shutil
@@ -16,17 +16,15 @@ import sys
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
 
-from packaging.utils import canonicalize_name
+from lumia import atomic
 
 FOLDER = Path("data", "python")
 CURRENT = "current.json"
 ABOUT = ".layer.json"
 """In each complete layer: what is in it. Processes that use the layer hold a shared lock on this file."""
-_held: dict[Path, int] = {}
 
 
 @dataclass(frozen=True)
@@ -71,6 +69,46 @@ def current(root: Path) -> Layer | None:
     return _layer(root, str(found.get("layer", "")), found.get("requirements", {}))
 
 
+def name_of_current(root: Path) -> str:
+    """Return the name of the layer that processes of this bot root start with; "" without one."""
+    now = current(root)
+    return now.name if now is not None else ""
+
+
+def pointer(root: Path) -> str | None:
+    """Return the text of `current.json`, None when there is none: what `point` brings back. Raises `OSError`."""
+    try:
+        return (root / FOLDER / CURRENT).read_text("utf-8", "replace")
+    except FileNotFoundError:
+        return None
+
+
+def pointing(layer: Layer | None) -> str | None:
+    """Return the text that makes `layer` the one processes start with; None for none."""
+    if layer is None:
+        return None
+    requirements = {name: list(of) for name, of in layer.requirements.items()}
+    return json.dumps({"layer": layer.name, "requirements": requirements}, indent=1, sort_keys=True)
+
+
+def point(root: Path, text: str | None) -> None:
+    """Write a text of `pointer` or `pointing`, and bring it to the disk. Raises `OSError`."""
+    file = root / FOLDER / CURRENT
+    if text is not None:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        atomic.replace(file, text.encode())
+    elif file.exists():
+        file.unlink()
+        atomic.sync_folder(file.parent)
+
+
+def named_in(text: str | None) -> str:
+    """Return the layer that a text of `pointer` names; "" for none."""
+    with suppress(ValueError, TypeError, AttributeError):
+        return str(json.loads(text or "{}").get("layer", ""))
+    return ""
+
+
 def read(root: Path, name: str) -> Layer | None:
     """Return a built layer by its name; None when there is none."""
     return _layer(root, name, {})
@@ -113,73 +151,8 @@ def _write(file: Path, content: Any) -> None:
 def switch(root: Path, layer: Layer | None) -> Layer | None:
     """Make `layer` (built) the one that processes start with; returns the one before. Undo: `switch(root, before)`."""
     before = current(root)
-    file = root / FOLDER / CURRENT
-    if layer is None:
-        file.unlink(missing_ok=True)
-    else:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        _write(file, {"layer": layer.name, "requirements": {name: list(of) for name, of in layer.requirements.items()}})
+    point(root, pointing(layer))
     return before
-
-
-def activate(root: Path, layer: Layer | None) -> tuple[str, ...]:
-    """Put `layer` at the end of this process's import path, before any older one.
-
-    The older one stays: generations of plugins that still run may import from it. Returns a sentence for each library
-    that is imported here in another version: such a process has to be replaced.
-    """
-    if layer is None:
-        return ()
-    wrong = clashes(layer)
-    _hold(layer.folder)
-    parent = root.absolute() / FOLDER
-    older = [entry for entry in sys.path if Path(entry).parent == parent and entry != str(layer.folder)]
-    sys.path[:] = [entry for entry in sys.path if entry not in older and entry != str(layer.folder)]
-    sys.path += [str(layer.folder), *older]
-    importlib.invalidate_caches()
-    return wrong
-
-
-def _hold(folder: Path) -> None:
-    """Keep the folder from being swept while this process lives."""
-    if folder not in _held:
-        held = os.open(folder / ABOUT, os.O_RDONLY | os.O_CLOEXEC)
-        fcntl.flock(held, fcntl.LOCK_SH)
-        _held[folder] = held
-
-
-def clashes(layer: Layer | None) -> tuple[str, ...]:
-    """Return what `activate` would, and change nothing: what this process has imported in another version."""
-    if layer is None:
-        return ()
-    return tuple(_clashing(layer))
-
-
-def _clashing(layer: Layer) -> Iterator[str]:
-    wanted = {one.name: one.version for one in layer.packages}
-    tops = _imported_from_layers(layer.folder.parent)
-    for folder, modules in sorted(tops.items()):
-        if folder == layer.folder:
-            continue
-        for name, version, provided in _provided(folder):
-            if name in wanted and wanted[name] != version and modules & provided:
-                yield f"{name} {version} is imported, the new packages hold {name} {wanted[name]}"
-
-
-def _imported_from_layers(parent: Path) -> dict[Path, set[str]]:
-    """Return the top-level modules this process has imported, by the layer they are from."""
-    found: dict[Path, set[str]] = {}
-    for name, module in list(sys.modules.items()):
-        file = getattr(module, "__file__", None)
-        if isinstance(file, str) and file.startswith(f"{parent}{os.sep}"):
-            found.setdefault(parent / Path(file).relative_to(parent).parts[0], set()).add(name.partition(".")[0])
-    return found
-
-
-def _provided(folder: Path) -> Iterator[tuple[str, str, set[str]]]:
-    for one in distributions(path=[str(folder)]):
-        files = {file.parts[0].partition(".")[0] for file in one.files or () if file.parts[0] != ".."}
-        yield canonicalize_name(one.metadata["Name"]), one.version, files
 
 
 def sweep(root: Path, keep: Collection[str] = ()) -> list[str]:
@@ -189,6 +162,8 @@ def sweep(root: Path, keep: Collection[str] = ()) -> list[str]:
     kept = {*keep, *([now.name] if now else [])}
     removed = []
     with locked(root):
+        for half in (*parent.glob(".building-*"), *parent.glob(".gone-*")):  # of somebody who was killed
+            shutil.rmtree(half, ignore_errors=True)
         for about in sorted(parent.glob(f"*/{ABOUT}")):
             folder = about.parent
             if folder.name not in kept and _unused(about):

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 
 from lumia.errors import OperationError
 from lumia.pkg import files
@@ -39,16 +40,22 @@ class Holder:
 
 @contextlib.contextmanager
 def hold(
-    layout: Layout, *, timeout: float | None = None, on_wait: Callable[[str], None] = lambda text: None
+    layout: Layout,
+    file: str = "lock",
+    *,
+    timeout: float | None = None,
+    on_wait: Callable[[str], None] = lambda text: None,
 ) -> Iterator[int]:
     """Hold the lock and give its descriptor; what inherits that keeps the lock after our death, until it has ended.
 
-    timeout: seconds to wait for another holder, None without end. on_wait: is told once whom we wait for. Raises
-    `HeldError` naming the holder when the time is over, `OperationError` when the lock can't be made.
+    file: which one in data/pkg, for another lock than that of an operation (`lumia.pkg.turn`). timeout: seconds to
+    wait for another holder, None without end. on_wait: is told once whom we wait for. Raises `HeldError` naming the
+    holder when the time is over, `OperationError` when the lock can't be made.
     """
-    descriptor = _opened(layout)
+    path = layout.data / file
+    descriptor = _opened(path)
     try:
-        _acquire(descriptor, layout, timeout, on_wait)
+        _acquire(descriptor, path, timeout, on_wait)
         _sign(descriptor)
         try:
             yield descriptor
@@ -59,18 +66,18 @@ def hold(
         os.close(descriptor)
 
 
-def _opened(layout: Layout) -> int:
+def _opened(path: Path) -> int:
     try:
-        files.make_folder(layout.data)
-        return os.open(layout.mutex, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        files.make_folder(path.parent)
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise OperationError(
-            f"{layout.mutex} can't be opened ({error.strerror}), so nothing can be installed or removed; give this "
+            f"{path} can't be opened ({error.strerror}), so nothing can be installed or removed; give this "
             "user the right to write there"
         ) from error
 
 
-def _acquire(descriptor: int, layout: Layout, timeout: float | None, on_wait: Callable[[str], None]) -> None:
+def _acquire(descriptor: int, path: Path, timeout: float | None, on_wait: Callable[[str], None]) -> None:
     end = None if timeout is None else time.monotonic() + timeout
     told = False
     while True:
@@ -79,10 +86,10 @@ def _acquire(descriptor: int, layout: Layout, timeout: float | None, on_wait: Ca
         except OSError as error:
             if error.errno not in (errno.EWOULDBLOCK, errno.EACCES, errno.EINTR):
                 raise OperationError(
-                    f"{layout.mutex} can't be locked ({error.strerror}); data/ must be on a file system that knows "
+                    f"{path} can't be locked ({error.strerror}); data/ must be on a file system that knows "
                     "locks (flock)"
                 ) from error
-        who = holder(layout)
+        who = _holder(path)
         if end is not None and time.monotonic() >= end:
             raise HeldError(
                 f"another operation is going on: {who or 'unknown'}; try again when it has ended, or leave out "
@@ -107,9 +114,13 @@ def _sign(descriptor: int) -> None:
 
 
 def holder(layout: Layout) -> Holder | None:
-    """Return who said last that it holds the lock; None when nobody did."""
+    """Return who said last that it holds the lock of an operation; None when nobody did."""
+    return _holder(layout.mutex)
+
+
+def _holder(path: Path) -> Holder | None:
     try:
-        data = json.loads(layout.mutex.read_text("utf-8"))
+        data = json.loads(path.read_text("utf-8"))
         return Holder(int(data["process"]), plain(str(data["command"]), 120), plain(str(data["since"]), 20))
     except (OSError, ValueError, KeyError, TypeError):
         return None

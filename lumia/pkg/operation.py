@@ -10,18 +10,18 @@ from datetime import UTC, datetime
 
 from lumia.errors import LumiaError, OperationError, PkgError, PlanError
 from lumia.manifest import hyphenated
-from lumia.pkg import edits, files, lockfile, mutex, recovery
+from lumia.pkg import edits, files, journal, layers, lockfile, mutex, recovery
 from lumia.pkg.journal import Change, Commit, Journal
 from lumia.pkg.layout import Layout
 from lumia.pkg.lockfile import Lock
 from lumia.pkg.model import Action, Locked, Plan
-from lumia.pkg.progress import Check, Deploy, OnStep, Outcome, Step, silent
+from lumia.pkg.progress import Check, Deploy, OnStep, Outcome, Packages, Step, silent
 from lumia.pkg.repository import Repository
 from lumia.pkg.text import plain
 from lumia.pkg.transaction import INSTALLS, REPLACES, Transaction, clean, planned
 from lumia.pkg.undoing import undo
 
-__all__ = ["Check", "Deploy", "Done", "OnStep", "Outcome", "Step", "run"]
+__all__ = ["Check", "Deploy", "Done", "OnStep", "Outcome", "Packages", "Step", "run"]
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,7 @@ def run(
     layout: Layout,
     on_step: OnStep = silent,
     check: Check | None = None,
+    packages: Packages | None = None,
     deploy: Deploy | None = None,
     wait: bool = True,
     force: bool = False,
@@ -47,10 +48,11 @@ def run(
     """Carry out `plan`; whatever fails, everything is put back and the error raised.
 
     wait: for another `pkg` that is at work; else `OperationError` names it. force: replace plugins whose files were
-    edited by hand; the edits are kept as a patch in data/pkg/undo.
+    edited by hand; the edits are kept as a patch in data/pkg/undo. packages: None leaves the Python packages as they
+    are.
 
     Raises `PkgError`: `PlanError` (what is installed is no longer what was planned with), `HookError`,
-    `OperationError`, and what `check` raises.
+    `OperationError`, and what `check` and `packages` raise.
     """
     layout.require_bot_root()
     _refuse_senseless(plan)
@@ -67,6 +69,10 @@ def run(
             edited = _edited(begun, layout, force)
             if check is not None:
                 check(planned(before, begun.changes, layout))
+            if packages is not None:
+                layer = packages(planned(before, begun.changes, layout))
+                switched = journal.Packages(old=layers.pointer(layout.root), new=layers.pointing(layer))
+                begun = begun.with_(packages=switched)
         except OSError as error:
             raise OperationError(f"nothing was changed: {recovery.reason(error)}{_hint(error)}") from error
         return _carried_out(plan, Transaction(layout, begun, on_step, keep=keep), before, deploy, edited)
@@ -87,6 +93,7 @@ def _carried_out(plan: Plan, work: Transaction, before: Lock, deploy: Deploy | N
         work.after_hooks()
         after = work.lock(before)
         commit = work.commit(after)
+        work.packages()
         recovery.finish(work, deploy)
     except (Exception, KeyboardInterrupt) as error:
         if work.over:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from lumia.pkg.layers import Layer
 from lumia.pkg.lockfile import Lock
 
 
@@ -35,6 +36,8 @@ class Outcome(Protocol):
 OnStep = Callable[[Step], None]
 Check = Callable[[Lock], None]
 """Is asked before anything changes, with the lock that will be, and raises `PkgError` to call it off."""
+Packages = Callable[[Lock], Layer | None]
+"""Is asked then, too: returns the Python packages that go with that lock, a built layer, None when none is needed."""
 Deploy = Callable[[Lock], Outcome]
 """Hands the new lock to the running bot. It may be asked again for the same lock after a crash."""
 

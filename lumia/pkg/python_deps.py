@@ -1,7 +1,7 @@
 """Python packages of plugins: resolved before anything changes, installed beside the bot's own.
 
-Order of calls in an operation: `resolve` while planning (changes nothing, raises `PlanError`), `build` before plugins
-change, `layers.switch` with the commit; undone by `layers.switch(root, before)`. Other machines call `ensure`.
+Order of calls: `resolve` while planning (changes nothing, raises `PlanError`), `build` before plugins change; the
+operation itself makes the layer current, and goes back (`lumia.pkg.operation`). Other machines call `ensure`.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from lumia.errors import PlanError, SourceError
-from lumia.pkg import layers, pip
+from lumia.pkg import failpoints, files, layers, pip
 from lumia.pkg.layers import FOLDER, Layer, Package
+from lumia.pkg.layout import Layout
 
 Say = Callable[[str], None]
 Wanted = Mapping[str, Sequence[str]]
@@ -46,12 +47,15 @@ class Installed:
     requires: tuple[str, ...] = ()
 
 
-def resolve(requirements: Wanted, *, root: Path, python: str | None = None, say: Say = _silent) -> Layer | None:
+def resolve(
+    requirements: Wanted, *, root: Path, python: str | None = None, say: Say = _silent, prefer: str = ""
+) -> Layer | None:
     """Return the layer that these requirements need beside the bot's own packages; None when they need none.
 
     requirements: plugin → PEP 508 texts, of ALL plugins that are in the bot's processes afterwards (not of isolated
     ones: `resolve_isolated`). python: the bot's interpreter, this one by default. Nothing is installed; a layer that
-    is there already, and satisfies them, is returned without asking any index. Raises `PlanError` naming both sides of
+    is there already, and satisfies them, is returned without asking any index: the one named `prefer` rather than the
+    current one. Raises `PlanError` naming both sides of
     a conflict, `SourceError` when a package can't be had.
     """
     wanted = _applying(requirements)
@@ -62,11 +66,11 @@ def resolve(requirements: Wanted, *, root: Path, python: str | None = None, say:
     if _satisfied(wanted, bots):
         return None
     now = layers.current(root)
-    beside = {one.name: one for one in _in_folder(now.folder)} if now is not None else {}
-    if now is not None and _satisfied(wanted, {**beside, **bots}):
-        return replace(now, requirements=wanted)
+    for there in (layers.read(root, prefer), now):
+        if there is not None and _satisfied(wanted, {**_in_folder(there.folder), **bots}):
+            return replace(there, requirements=wanted)
     fixed = [f"{one.name}=={one.version}" for one in bots.values() if one.name != "lumia"]
-    kept = [f"{one.name}=={one.version}" for one in beside.values()]
+    kept = [f"{one.name}=={one.version}" for one in _in_folder(now.folder).values()] if now is not None else []
     roots = {pip.PREFIX + plugin: texts for plugin, texts in wanted.items()}
     say("looking for the Python packages of " + ", ".join(wanted))
     packages = _packages(roots, fixed, kept, python, say)
@@ -100,21 +104,27 @@ def _build(layer: Layer, python: str | None, say: Say) -> None:
     for old in layer.folder.parent.glob(".building-*"):  # of somebody who was killed: the lock is ours
         shutil.rmtree(old, ignore_errors=True)
     making = layer.folder.with_name(f".building-{layer.name}-{os.getpid()}")
+    failpoints.hit("build")
     try:
         pip.install(layer.packages, making, python=python, say=say)
         layers.write_about(layer, making)
+        files.sync_tree(making)
+        failpoints.hit("build.made")
         if layer.folder.exists():  # incomplete, e.g. after its removal was interrupted
             shutil.rmtree(layer.folder)
-        making.rename(layer.folder)
+        files.move(making, layer.folder)
     except OSError as error:
         raise SourceError(f"{layer.folder} can't be written: {error.strerror or error}") from error
     finally:
         shutil.rmtree(making, ignore_errors=True)
+    failpoints.hit("build.done")
 
 
-def ensure(requirements: Wanted, *, root: Path, python: str | None = None, say: Say = _silent) -> Layer | None:
+def ensure(
+    requirements: Wanted, *, root: Path, python: str | None = None, say: Say = _silent, prefer: str = ""
+) -> Layer | None:
     """Resolve and build: what a machine does that is to follow another one. Doesn't make it current."""
-    return build(resolve(requirements, root=root, python=python, say=say), python=python, say=say)
+    return build(resolve(requirements, root=root, python=python, say=say, prefer=prefer), python=python, say=say)
 
 
 def resolve_isolated(
@@ -140,28 +150,23 @@ def resolve_isolated(
     return pip.report({**roots, pip.LUMIA: needs}, python=python, say=say)
 
 
-def of_plugins(root: Path, *, base: Path | None = None) -> dict[str, tuple[str, ...]]:
-    """Return the requirements of the plugins in this bot root that are in the bot's own processes, as installed now."""
-    from lumia import paths
-    from lumia.config import ConfigStore
-    from lumia.discovery import discover
-
-    disabled = tuple(ConfigStore(root).core.plugins.disabled)
-    return {
-        found.name: found.manifest.python_dependencies
-        for found in discover(base or paths.base(), root, disabled)
-        if found.manifest is not None and not found.disabled and found.manifest.isolation is None
-        and found.manifest.python_dependencies
-    }  # fmt: skip
-
-
 def tidy(root: Path) -> list[str]:
-    """Remove layers and environments of isolated plugins that nothing installed needs; return their names."""
+    """Remove layers and environments of isolated plugins that nothing installed needs; return their names.
+
+    Waits for a `pkg` at work, and keeps what undoing one needs that was cut off.
+    """
     from lumia import isolation_env, paths
     from lumia.discovery import discover
+    from lumia.pkg import journal, mutex
 
-    found = discover(paths.base(), root)
-    return layers.sweep(root) + isolation_env.sweep(root, [one.manifest for one in found if one.manifest is not None])
+    layout = Layout(root)
+    with mutex.hold(layout):
+        going_on = journal.read(layout)
+        packages = going_on.packages if going_on is not None else None
+        keep = {layers.named_in(text) for text in (packages.old, packages.new)} if packages is not None else set()
+        found = discover(paths.base(), root)
+        manifests = [one.manifest for one in found if one.manifest is not None]
+        return layers.sweep(root, keep) + isolation_env.sweep(root, manifests)
 
 
 def installed(python: str | None = None) -> dict[str, Installed]:
@@ -176,8 +181,8 @@ def installed(python: str | None = None) -> dict[str, Installed]:
         raise SourceError(f"{python} can't tell which packages it has: {error}") from error
 
 
-def _in_folder(folder: Path) -> Iterator[Installed]:
-    yield from _by_name(_listed([str(folder)])).values()
+def _in_folder(folder: Path) -> dict[str, Installed]:
+    return _by_name(_listed([str(folder)]))
 
 
 def _listed(path: list[str]) -> Iterator[Installed]:
@@ -235,18 +240,34 @@ def _needed_by(name: str, bots: Mapping[str, Installed]) -> str:
     return ""
 
 
+def brought_by(layer: Layer, name: str) -> list[str]:
+    """Return the plugins that need a package of a built layer, each with what it asks for: `feeds (feedreader>=6)`."""
+    have, found = _in_folder(layer.folder), []
+    for plugin, texts in layer.requirements.items():
+        asked = [text for text in texts if any(canonicalize_name(one.name) == name for one, _ in _needed([text], have))]
+        if asked:
+            found.append(f"{plugin} ({', '.join(asked)})")
+    return found
+
+
 def _satisfied(wanted: Wanted, have: Mapping[str, Installed]) -> bool:
     """Tell whether everything that is asked for is there, and everything that needs in turn."""
-    left = [Requirement(text) for texts in wanted.values() for text in texts]
+    needed = _needed([text for texts in wanted.values() for text in texts], have)
+    return all(here is not None and asked.specifier.contains(here.version, prereleases=True) for asked, here in needed)
+
+
+def _needed(
+    texts: Iterable[str], have: Mapping[str, Installed]
+) -> Iterator[tuple[Requirement, Installed | None]]:  # fmt: skip
+    """Return what is asked for, and what that needs in turn, each with what is there."""
+    left = [Requirement(text) for text in texts]
     seen: set[tuple[str, str]] = set()
     while left:
         asked = left.pop()
         name = canonicalize_name(asked.name)
         here = have.get(name)
-        if here is None or not asked.specifier.contains(here.version, prereleases=True):
-            return False
+        yield asked, here
         for extra in ("", *sorted(asked.extras)):
-            if (name, extra) not in seen:
+            if here is not None and (name, extra) not in seen:
                 seen.add((name, extra))
                 left += [need for need in _needs(here) if _applies(need, extra)]
-    return True

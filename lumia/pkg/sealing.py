@@ -1,7 +1,7 @@
 """Seals of deployment records: only who has the bot's secret can say what the bot's machines install (DESIGN §9).
 
 Every machine clones and executes what a record names, so a record is signed as dill is (`lumia.boxwire`): HMAC-SHA256
-(RFC 2104) over its JSON with the bot's secret. Whoever can only write to Redis can at most put an older record back.
+(RFC 2104) over its JSON with the bot's secret. An older record is told by its serial (`Root.verified`).
 """
 
 from __future__ import annotations

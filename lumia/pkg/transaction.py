@@ -18,7 +18,7 @@ from lumia.config_file import parse, read_if_there
 from lumia.errors import ConfigError, LumiaError, OperationError
 from lumia.manifest import load_manifest, underscored
 from lumia.paths import CONFIG_FILE
-from lumia.pkg import configfile, edits, failpoints, files, hooks, journal, lockfile
+from lumia.pkg import configfile, edits, failpoints, files, hooks, journal, layers, lockfile
 from lumia.pkg.journal import Change, Journal, Rewritten
 from lumia.pkg.layout import LOCK_FILE, Layout
 from lumia.pkg.lockfile import Lock
@@ -267,6 +267,13 @@ class Transaction:
             except OperationError as error:
                 self.warn(f"`git status` in plugins/ shows differences that are none: {error}")
         return new
+
+    def packages(self) -> None:
+        """Have processes start with the Python packages that go with the new versions; they are there already."""
+        found = self.journal.packages
+        if found is not None and found.new != found.old:
+            with self.step("packages"):
+                layers.point(self.layout.root, found.new)
 
     def deploy(self, lock: Lock, deploy: Deploy | None) -> None:
         """Hand the lock to the running bot; raises `OperationError` with its reasons when that doesn't take it."""

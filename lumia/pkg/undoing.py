@@ -15,7 +15,7 @@ from lumia import atomic
 from lumia.atomic import sync_folder
 from lumia.config_file import rewrite
 from lumia.errors import ConfigError, LumiaError, OperationError
-from lumia.pkg import configfile, failpoints, files, lockfile
+from lumia.pkg import configfile, failpoints, files, layers, lockfile
 from lumia.pkg.journal import Rewritten
 from lumia.pkg.layout import LOCK_FILE
 from lumia.pkg.progress import Deploy
@@ -34,6 +34,8 @@ def undo(work: Transaction, deploy: Deploy | None = None) -> None:
     work.journal = work.journal.with_(phase="undo")
     with work.step("undo", text="putting everything back"):
         pass
+    with work.step("undo-packages"):
+        _packages(work)
     with work.step("undo-commit"):
         _commit(work)
     with work.step("undo-lock"):
@@ -53,6 +55,12 @@ def undo(work: Transaction, deploy: Deploy | None = None) -> None:
     failpoints.hit("undo-clean")
     clean(work.layout)
     failpoints.hit("undo-clean.done")
+
+
+def _packages(work: Transaction) -> None:
+    found = work.journal.packages
+    if found is not None and layers.pointer(work.layout.root) != found.old:
+        layers.point(work.layout.root, found.old)
 
 
 def _commit(work: Transaction) -> None:

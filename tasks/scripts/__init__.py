@@ -37,22 +37,9 @@ RUNS = (
     "keep",
 )
 NAMES = (*RUNS, *EFFECTS)
-DEPLOYMENTS = ("publish", "deploy", "attend", "answer")
-MORE = (
-    "peek",
-    "unkeep",
-    "lease",
-    "own",
-    "advance",
-    "trim",
-    "compact",
-    "alarm",
-    "note",
-    "waiting",
-    "deploy",
-    "attend",
-    "answer",
-)
+DEPLOYMENTS = ("publish", "deploy", "turn", "attend", "answer")
+INBOX = ("peek", "unkeep")
+MORE = ("lease", "own", "advance", "trim", "compact", "alarm", "note", "waiting", *INBOX, *DEPLOYMENTS[1:])
 _FOLDER = Path(__file__).parent
 
 

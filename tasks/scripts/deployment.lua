@@ -1,7 +1,7 @@
 -- Shared by the scripts of deployments, put in front of each of them after lib.lua; docs/hot-reload.md explains them.
 -- The same decisions are in lumia/inmemory_deployments.py.
 local D = P .. 'deployment'
-local ANSWERS, TABLE = D .. ':answers', D .. ':table'
+local ANSWERS, TABLE, TURN = D .. ':answers', D .. ':table', D .. ':turn'
 local MEMBERS, ABOUT = P .. 'members', P .. 'member'
 local ALIVE_MS = 5000
 local LOADING_MS = 15000

@@ -32,7 +32,12 @@ class Process:
         self.told: list[str] = []
         self.fails: Callable[[], None] = lambda: None
         taking = Taking(
-            "worker", self.load, self.bring, self.restored.append, self.switches.append, hung=self.note_hung
+            "worker",
+            self.load,
+            self.bring,
+            lambda wanted, number: self.restored.append(wanted),
+            self.switches.append,
+            hung=self.note_hung,
         )
         self.deployments = live.transport.deployments()
         self.follower = Follower(self.bot, taking)

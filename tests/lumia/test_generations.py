@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import sys
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,10 +17,13 @@ from lumia.deployment import Member
 from lumia.generations import Changed
 from lumia.inmemory import InMemoryTransport
 from lumia.loader import Loader
+from lumia.opening import use_layer
+from lumia.pkg import layers
 from lumia.plugin import PluginSet
 from lumia.routes import PlanStep
 from lumia.runtime import MAX_SEEKING, Runtime
 from tests.support.plugins import PluginBot
+from tests.support.wheels import wheel
 
 DICE = """
 import lumia
@@ -318,3 +323,35 @@ def later(content: lumia.Box[Note]):
     live.bot.generations.switch()
     live.drain()
     assert old.SEEN == [("first", 1), ("child", 1), ("second", 1), ("child", 1)]
+
+
+def test_the_packages_of_a_version_that_was_not_taken_leave_the_process(
+    live: Live, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    root, shelf = live.bot.root, live.bot.root / "wheels"
+    code = "import layered\nimport lumia\nVERSION = layered.VERSION\n"
+
+    def comes_with(version: str, more: str = "") -> list[str]:
+        layer = layers.layer_of(root, [layers.Package("layered", version)], {"dice": ("layered",)}, "test")
+        zipfile.ZipFile(wheel(shelf, "layered", version)).extractall(layer.folder)
+        layers.write_about(layer, layer.folder)
+        layers.switch(root, layer)
+        live.write(version, code=f"{code}{more}")
+
+        def load(keep: PluginSet) -> PluginSet:
+            use_layer(root)
+            return live.load(keep)
+
+        return [str(failure) for failure in live.bot.generations.prepare(load)]
+
+    before = list(sys.path)
+    assert "ZeroDivisionError" in comes_with("1.0", "1 / 0\n")[0]
+    assert sys.path == before and "layered" not in sys.modules
+    assert comes_with("2.0") == []
+    live.bot.generations.drop()  # another process could not take it
+    assert sys.path == before and "layered" not in sys.modules
+    assert comes_with("3.0") == []
+    live.bot.generations.switch()
+    assert live.module().VERSION == "3.0" and sys.path[:-1] == before
+    monkeypatch.delitem(sys.modules, "layered")

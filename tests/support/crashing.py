@@ -20,6 +20,7 @@ from typing import Any
 from lumia.pkg import failpoints, operation, recovery
 from lumia.pkg.layout import Layout
 from lumia.pkg.model import Plan
+from tests.support.shelf import packages_of
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -30,10 +31,16 @@ class Server:
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
 
-    def run(self, root: Path, plan: Plan, failpoint: str = "", *, largest: int | None = None) -> int:
-        """Carry out a plan. failpoint: where it dies. largest: bytes that any file may have (RLIMIT_FSIZE)."""
+    def run(
+        self, root: Path, plan: Plan, failpoint: str = "", *, largest: int | None = None, shelf: Path | None = None
+    ) -> int:
+        """Carry out a plan. failpoint: where it dies. largest: bytes that any file may have (RLIMIT_FSIZE).
+
+        shelf: wheels of the Python packages that go with the plan; None leaves those as they are.
+        """
         packed = base64.b64encode(pickle.dumps(plan)).decode()
-        return self._ask({"root": str(root), "plan": packed, "failpoint": failpoint, "largest": largest})
+        return self._ask({"root": str(root), "plan": packed, "failpoint": failpoint, "largest": largest,
+                          "shelf": str(shelf or "")})  # fmt: skip
 
     def recover(self, root: Path, failpoint: str = "", *, largest: int | None = None) -> int:
         """Finish or undo what is cut off there."""
@@ -74,7 +81,9 @@ def _work(job: dict[str, Any]) -> int:
         resource.setrlimit(resource.RLIMIT_FSIZE, (job["largest"], job["largest"]))
     try:
         if job["plan"]:
-            operation.run(pickle.loads(base64.b64decode(job["plan"])), layout=Layout(Path(job["root"])))
+            plan, root = pickle.loads(base64.b64decode(job["plan"])), Path(job["root"])
+            packages = packages_of(plan, root, Path(job["shelf"])) if job["shelf"] else None
+            operation.run(plan, layout=Layout(root), packages=packages)
         else:
             recovery.recover(Path(job["root"]))
     except Exception as error:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from lumia.manifest import load_manifest, underscored
-from lumia.pkg import lockfile, operation, tree
+from lumia.pkg import layers, lockfile, operation, tree
 from lumia.pkg.layout import Layout
 from lumia.pkg.lockfile import Lock
 from lumia.pkg.model import Action, Kind, Locked, Plan, Staged
@@ -98,7 +98,7 @@ class Bot:
         return operation.run(Plan(actions, names), layout=self.layout, **options)  # type: ignore[arg-type]
 
     def state(self) -> dict[str, str]:
-        """Return everything an operation may change: files, settings, lock, and both kinds of repositories."""
+        """Return everything an operation may change: files, settings, lock, packages, both kinds of repositories."""
         root = self.layout.root
         found = {str(path.relative_to(root)): path.read_text("utf-8") for path in _files(root)}
         if (root / "plugins" / ".git").exists():
@@ -106,6 +106,8 @@ class Bot:
             found["status"] = git(root / "plugins", "-c", "status.submoduleSummary=false", "status", "--short")
         for folder in sorted((root / "plugins").glob("*/.git")):
             found[f"{folder.parent.name} HEAD"] = _commit(folder)
+        if (packages := layers.pointer(root)) is not None:
+            found["packages"] = packages
         return found
 
     def leftovers(self) -> list[str]:

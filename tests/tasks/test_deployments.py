@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lumia.deployment import ALIVE_SECONDS, LOADING_SECONDS, Deployments, Member, Standing, Wanted
-from lumia.errors import BusyDeploymentError, StaleRoutesError
+from lumia.deployment import ALIVE_SECONDS, LOADING_SECONDS, Deployments, Holder, Member, Standing, Wanted
+from lumia.errors import BusyDeploymentError, BusyTurnError, StaleDeploymentError, StaleRoutesError
 from lumia.inmemory import InMemoryTransport
 from lumia.marks import Retry
 from lumia.ports import RunRequest, Transport
@@ -79,6 +79,8 @@ def port(request: pytest.FixtureRequest) -> Iterator[Port]:
         for field in ("seen", "calm", "began", "until"):
             if redis.hexists("lumia:deployment", field):
                 redis.hincrby("lumia:deployment", field, -ms)
+        if redis.hexists("lumia:deployment:turn", "until"):
+            redis.hincrby("lumia:deployment:turn", "until", -ms)
 
     yield Port(transport, move)
     transport.close()
@@ -142,6 +144,59 @@ def test_beginning_it_again_for_the_same_operation_begins_nothing(port: Port) ->
     port.deployments.answer(1, "a", "ready")
     assert port.deployments.begin(ONE, 60) == 1
     assert port.deployments.look() == Standing(1, "active", 1)
+
+
+def test_what_was_made_from_another_one_than_the_active_one_is_not_begun(port: Port) -> None:
+    assert port.deployments.begin(ONE, 60, 0) == 1
+    assert port.deployments.begin(ONE, 60, 0) == 1  # it is this operation's own
+    with pytest.raises(StaleDeploymentError, match="made from deployment 0, and 1 is active"):
+        port.deployments.begin(TWO, 60, 0)
+    assert port.deployments.look() == Standing(1, "active", 1)
+    port.attend("a")
+    assert port.deployments.begin(TWO, 60, 1) == 2
+    port.deployments.answer(2, "a", "failed", ("no",))
+    assert port.deployments.begin(Wanted({}), 60, 1) == 3  # what was rolled back is nothing to be made from
+
+
+def holder(name: str) -> Holder:
+    return Holder(name, f"{name}:/bot", 7, f"pkg -S {name}")
+
+
+def test_one_has_the_turn_until_it_gives_it_back(port: Port) -> None:
+    first = port.deployments.take_turn(holder("here"), 10)
+    assert port.deployments.take_turn(holder("here"), 10) == first
+    with pytest.raises(BusyTurnError, match=r"`pkg -S here` on here \(process 7, since \d\d:\d\d:\d\d\)") as busy:
+        port.deployments.take_turn(holder("there"), 10)
+    assert (busy.value.token, busy.value.place) == (first, "here:/bot")
+    port.deployments.end_turn(first)
+    assert not port.deployments.keep_turn(first, 10)
+    assert port.deployments.take_turn(holder("there"), 10) == first + 1
+    port.deployments.end_turn(first)  # said twice
+    assert port.deployments.keep_turn(first + 1, 10)
+
+
+def test_a_turn_that_nobody_keeps_ends_and_its_holder_begins_nothing_any_more(port: Port) -> None:
+    first = port.deployments.take_turn(holder("here"), 10)
+    port.move(9)
+    assert port.deployments.keep_turn(first, 10)
+    port.move(9)
+    with pytest.raises(BusyTurnError):
+        port.deployments.take_turn(holder("there"), 10)
+    port.move(2)
+    assert port.deployments.keep_turn(first, 10)  # late, and nobody wanted it
+    port.move(11)
+    assert port.deployments.take_turn(holder("there"), 10) == first + 1
+    assert not port.deployments.keep_turn(first, 10)
+    with pytest.raises(StaleDeploymentError, match="another one took its turn"):
+        port.deployments.begin(ONE, 60, turn=first)
+    assert port.deployments.begin(ONE, 60, turn=first + 1) == 1
+
+
+def test_the_turn_of_a_holder_that_is_known_to_be_dead_is_taken_over(port: Port) -> None:
+    first = port.deployments.take_turn(holder("here"), 10)
+    assert port.deployments.take_turn(holder("there"), 10, over=first) == first + 1
+    with pytest.raises(BusyTurnError):
+        port.deployments.take_turn(holder("here"), 10, over=first)
 
 
 def test_without_members_it_is_active_at_once(port: Port) -> None:

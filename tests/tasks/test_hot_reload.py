@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,11 +17,15 @@ import pytest
 from websockets.sync.client import connect as websocket
 
 import lumia
+from lumia.config import ConfigStore
 from lumia.errors import OperationError
+from lumia.pkg.bringing import Root
+from lumia.pkg.deploying import Outcome
 from lumia.runtime import Runtime
 from tests.support import packages, servers
 from tests.support.machines import Machine
 from tests.support.wait import until
+from tests.support.wheels import wheels
 from tests.support.workers import Celery, GatewayProcess, gateway, opened, worker
 
 CODE = """
@@ -128,9 +134,28 @@ def test_install_upgrade_downgrade_and_remove_reach_every_machine(world: World) 
     world.run("count", 3)
     assert world.two.drop("counter").state == "active"
     assert world.run("count", 4).reason == "no handler"
+    serials = [Root(one.layout.root, ConfigStore(one.layout.root)).serial for one in (world.one, world.two)]
+    assert serials[0] == serials[1] >= 4  # neither takes an older record any more
     assert not world.one.layout.folder("counter").exists()
     assert items("counter") == [[n, step, version] for n, version in ((1, "1.0.0"), (2, "2.0.0"), (3, "1.0.0"))
                                 for step in ("first", "second")]  # fmt: skip
+
+
+def test_two_operations_begun_on_two_machines_at_the_same_moment_both_succeed(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LUMIA_REDIS_URL", world.url)
+    ready = threading.Barrier(2)
+
+    def install(machine: Machine, name: str) -> str:
+        ready.wait(10)
+        return machine.install(name, "1.0.0", CODE.replace("count", name)).state
+
+    with ThreadPoolExecutor(2) as pool:
+        one, two = pool.submit(install, world.one, "left"), pool.submit(install, world.two, "right")
+        assert (one.result(60), two.result(60)) == ("active", "active")
+    assert {"left", "right"} <= world.one.lock.plugins.keys()
+    assert world.two.lock.plugins == world.one.lock.plugins
 
 
 def test_a_run_in_flight_ends_on_its_generation_which_is_then_unloaded_once(world: World, tmp_path: Path) -> None:
@@ -207,16 +232,38 @@ def test_a_machine_that_was_away_syncs_before_it_loads(world: World, tmp_path: P
 
 
 def test_what_was_installed_while_the_bot_was_stopped_is_deployed_at_its_start(tmp_path: Path, world: World) -> None:
+    """So it is with what a running bot can't take: a library that it has imported, in another version."""
     machine = Machine(tmp_path / "bot", world.one.shop)
+    machine.shelf = wheels(tmp_path / "wheels", ("layered", "1.0"), ("layered", "2.0"))
+    code = f"from layered import VERSION\n{CODE}"
+
+    def needing(library: str) -> Outcome:
+        return machine.install("layers", f"{library}.0", code, python_dependencies=[f"layered=={library}"])
+
+    def counted(n: int) -> str:
+        lumia.runs.wait(lumia.pipe.start("count", lumia.Box.any(n)), 20)
+        assert [n, "second"] == items("layers")[-1][:2]
+        return str(items("layers")[-1][2])
+
     with servers.valkey(tmp_path / "valkey") as server, opened(machine.layout.root, server.url) as bot:
         machine.bot = bot
-        assert machine.install("counter", "1.0.0", CODE).state == "stopped"
-        machine.shop.publish("counter", "2.0.0", {"plugin.py": f"VERSION = '2.0.0'\n{CODE}"})
-        packages.Bot.install(machine, "counter", "2.0.0")
+        assert needing("1.0").state == "stopped"
+        before = machine.state()
         with worker(machine.layout.root, server.url):
-            assert machine.lock.plugins["counter"].version == "2.0.0"
-            lumia.runs.wait(lumia.pipe.start("count", lumia.Box.any(1)), 20)
-            assert items("counter")[-1] == [1, "second", "2.0.0"]
+            assert counted(1) == "1.0"
+            with pytest.raises(OperationError) as refused:
+                needing("2.0")
+            assert machine.state() == before and counted(2) == "1.0"
+        assert (
+            "layered 1.0 is imported here, and layered 2.0 comes for plugin layers (layered==2.0); a running process "
+            "can't exchange a library: end the bot on all its machines (`lumia down`; SIGTERM for workers you started "
+            "yourself), run the same `pkg` command again, and start the bot. Everything is as it was before"
+        ) in str(refused.value)
+        assert needing("2.0").state == "stopped"
+        machine.shop.publish("layers", "3.0.0", {"plugin.py": code})
+        packages.Bot.install(machine, "layers", "3.0.0")  # not handed over: the broker was away
+        with worker(machine.layout.root, server.url):
+            assert machine.lock.plugins["layers"].version == "3.0.0" and counted(3) == "2.0"
 
 
 def test_prefork_children_and_those_forked_later_have_the_upgrade(tmp_path: Path, world: World) -> None:

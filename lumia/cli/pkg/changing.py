@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -10,10 +11,12 @@ from typing import TYPE_CHECKING
 from lumia.cli import output
 from lumia.cli.pkg import showing
 from lumia.cli.pkg.opened import Opened, opened
+from lumia.cli.pkg.turn import Turn
 from lumia.cli.pkg.watching import Watch
 from lumia.errors import PkgError
 
 if TYPE_CHECKING:
+    from lumia.pkg.joining import Target
     from lumia.pkg.layers import Layer
     from lumia.pkg.lockfile import Lock
     from lumia.pkg.model import Plan
@@ -24,7 +27,8 @@ if TYPE_CHECKING:
 class How:
     """What the flags of a change say. ask: False for changes that are as easily undone.
 
-    strict: what would not load is refused, also when another pkg has made it so meanwhile.
+    strict: what would not load is refused, also when another pkg has made it so meanwhile. replaces: the change says
+    by itself what is installed afterwards, so a deployment record that no machine takes doesn't keep it from that.
     """
 
     dry_run: bool = False
@@ -34,21 +38,31 @@ class How:
     force: bool = False
     ask: bool = True
     strict: bool = False
+    replaces: bool = False
 
 
-def change(make: Callable[[Sources], Plan], how: How) -> None:
-    """Carry out the plan that `make` makes, as `how` says; whatever fails, everything stays as it is."""
+def change(make: Callable[[Sources], Plan], how: How, target: Target | None = None) -> None:
+    """Carry out the plan that `make` makes, as `how` says; whatever fails, everything stays as it is.
+
+    target: what the running bot works with already, where the change brings this root in step with it. Any other is
+    refused on a root that isn't.
+    """
     bot = opened(changes=True, wait=not how.no_wait)
     watch = Watch()
-    with watch.shown():
-        sources = bot.sources(watch)
-    try:
+    with Turn(bot, watch, target, wait=not how.no_wait, replaces=how.replaces) as turn:
+        if how.dry_run or (how.ask and not how.yes):
+            turn.look()
+        else:
+            turn.take()
         with watch.shown():
-            plan = make(sources)
-            layer = _packages(bot, plan, watch)
-        _carry_out(bot, plan, layer, how, watch)
-    finally:
-        sources.discard()
+            sources = bot.sources(watch)
+        try:
+            with watch.shown():
+                plan = make(sources)
+                layer = _packages(bot, plan, watch)
+            _carry_out(bot, plan, layer, how, watch, turn)
+        finally:
+            sources.discard()
     if plan.left:
         raise PkgError(f"not upgraded, see above: {', '.join(plan.left)}")
 
@@ -68,13 +82,13 @@ def _packages(bot: Opened, plan: Plan, watch: Watch) -> Layer | None:
     return python_deps.resolve(plan.python, root=bot.root, say=watch.doing)
 
 
-def _carry_out(bot: Opened, plan: Plan, layer: Layer | None, how: How, watch: Watch) -> None:
+def _carry_out(bot: Opened, plan: Plan, layer: Layer | None, how: How, watch: Watch, turn: Turn) -> None:
     for text in plan.warnings:
         bot.warn(text)
     if not plan.actions:
         if how.as_json:
             output.data(showing.as_data(plan))
-        output.note("nothing to do")
+        output.note(_nothing(bot, how, watch, turn))
         return
     if how.dry_run or how.ask:
         _show(plan, layer, output.text if how.dry_run and not how.as_json else output.note)
@@ -84,7 +98,20 @@ def _carry_out(bot: Opened, plan: Plan, layer: Layer | None, how: How, watch: Wa
         return
     if how.ask and not how.yes:
         _ask()
-    _run(bot, plan, layer, how, watch)
+    turn.take()
+    _run(bot, plan, layer, how, watch, turn)
+
+
+def _nothing(bot: Opened, how: How, watch: Watch, turn: Turn) -> str:
+    """Do what is left where the plugins are those already: note that this root is in step, or write the record anew."""
+    from lumia.pkg import deploying, joining, lockfile
+
+    if how.dry_run or not (turn.target or turn.refused):
+        return "nothing to do"
+    turn.take()
+    if turn.target:
+        return joining.join(bot.root, turn.target).text
+    return deploying.deploy(bot.root, lockfile.read(bot.root).plugins, turn=turn.token, on_step=watch.doing).text
 
 
 def _show(plan: Plan, layer: Layer | None, line: Callable[[str], None]) -> None:
@@ -103,32 +130,39 @@ def _ask() -> None:
         raise PkgError("nothing was changed")
 
 
-def _run(bot: Opened, plan: Plan, layer: Layer | None, how: How, watch: Watch) -> None:
+def _run(bot: Opened, plan: Plan, layer: Layer | None, how: How, watch: Watch, turn: Turn) -> None:
     from lumia.cli.pkg.handing_over import Deployer
+    from lumia.cli.pkg.joining import Joiner
     from lumia.isolation_env import environment
     from lumia.pkg import deploying, operation, python_deps
     from lumia.pkg.ground import applied, python_of
 
-    built: list[Layer | None] = [None]
-
     def check(lock: Lock) -> None:
-        if any(action.kind in ("install", "upgrade", "enable") for action in plan.actions):
+        if turn.target is None and any(action.kind in ("install", "upgrade", "enable") for action in plan.actions):
             deploying.await_worker(bot.root, watch.doing)  # what is taken out may be what keeps them from running
+
+    def packages(lock: Lock) -> Layer | None:
         needed = python_of(applied(plan, bot.root, strict=how.strict))
         same = needed == dict(plan.python)
         wanted = layer if same else python_deps.resolve(needed, root=bot.root, say=watch.doing)
-        built[0] = python_deps.build(wanted, say=watch.doing)
+        began = time.monotonic()
+        built = python_deps.build(wanted, say=watch.doing)
+        deployer.built = time.monotonic() - began
         for action in plan.actions:
             if action.staged is not None and action.staged.manifest.isolation is not None:
                 environment(bot.root, action.staged.manifest, watch.doing)
+        return built
 
-    deployer = Deployer(bot.root, watch.doing, lambda: built[0])
+    deployer = Deployer(bot.root, watch.doing, turn.token)
+    if turn.target is not None:
+        deployer = Joiner(bot.root, watch.doing, turn.token, turn.target)
     with watch.shown():
         done = operation.run(
             plan,
             layout=bot.layout,
             on_step=watch.step,
             check=check,
+            packages=packages,
             deploy=deployer,
             wait=not how.no_wait,
             force=how.force,

@@ -1,4 +1,4 @@
-"""A finished change goes to the running bot: first its Python packages, then the plugins (docs/hot-reload.md)."""
+"""A finished change goes to the running bot (docs/hot-reload.md)."""
 
 from __future__ import annotations
 
@@ -11,50 +11,32 @@ from lumia.pkg.layout import Layout
 
 if TYPE_CHECKING:
     from lumia.pkg.deploying import Outcome
-    from lumia.pkg.layers import Layer
     from lumia.pkg.lockfile import Lock
 
 
 class Deployer:
-    """Hands a lock over. layer: the Python packages that go with it, None to leave those as they are."""
+    """Hands a lock over, with the Python packages that the root's processes start with by now.
 
-    def __init__(self, root: Path, say: Callable[[str], None], layer: Callable[[], Layer | None] | None) -> None:
+    turn: the token of the turn to do so (`lumia.pkg.turn`). built: seconds that building those packages took here.
+    Other machines may need as long, so they get twice that in addition.
+    """
+
+    def __init__(self, root: Path, say: Callable[[str], None], turn: int = 0) -> None:
         self._root = root
         self._say = say
-        self._layer = layer
+        self._turn = turn
+        self.built = 0.0
         self.outcome: Outcome | None = None
 
     def __call__(self, lock: Lock) -> Outcome:
-        """Switch the packages, hand the lock over, and switch back when the bot can't take it."""
-        from lumia.pkg import layers
-        from lumia.pkg.deploying import deploy
+        """Return what became of it."""
+        from lumia.pkg import deploying
 
-        before = layers.current(self._root)
-        layer = self._layer() if self._layer is not None else before
-        changed = self._layer is not None and (layer.name if layer else "") != (before.name if before else "")
-        if changed:
-            layers.switch(self._root, layer)
-        ok = False
-        try:
-            name = layer.name if layer else ""
-            outcome = deploy(self._root, lock.plugins, operation=_operation(self._root), layer=name, on_step=self._say)
-            ok = outcome.ok
-        finally:
-            if changed and not ok:
-                layers.switch(self._root, before)
-        self.outcome = outcome
-        return outcome
-
-
-def deployer(root: Path, say: Callable[[str], None]) -> Deployer:
-    """Return what hands over an operation that was cut off: its packages are those that the plugins need now."""
-
-    def needed() -> Layer | None:
-        from lumia.pkg import python_deps
-
-        return python_deps.ensure(python_deps.of_plugins(root), root=root, say=say)
-
-    return Deployer(root, say, needed)
+        wait, operation = deploying.WAIT_SECONDS + 2 * self.built, _operation(self._root)
+        self.outcome = deploying.deploy(
+            self._root, lock.plugins, operation=operation, turn=self._turn, wait=wait, on_step=self._say
+        )
+        return self.outcome
 
 
 def _operation(root: Path) -> str:

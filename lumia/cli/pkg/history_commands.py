@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,6 +13,9 @@ from lumia.cli.pkg.changing import How, change
 from lumia.cli.pkg.opened import opened
 from lumia.cli.pkg.options import DryRun, Json, NoWait, Yes
 from lumia.errors import PkgError
+
+if TYPE_CHECKING:
+    from lumia.pkg.lockfile import Lock
 
 
 def log(
@@ -77,7 +80,14 @@ def freeze() -> None:
 
 
 def sync(
-    file: Annotated[str, typer.Argument(metavar="LOCK", help="A file of `pkg freeze`, - for stdin.")],
+    file: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[LOCK]",
+            show_default=False,
+            help="A file of `pkg freeze`, - for stdin; without it, what the running bot works with.",
+        ),
+    ] = None,
     yes: Yes = False,
     dry_run: DryRun = False,
     force: Annotated[bool, typer.Option("--force", help="Although files of plugins were edited.")] = False,
@@ -86,20 +96,34 @@ def sync(
 ) -> None:
     """Install exactly what LOCK names: nothing else stays, and nothing is resolved anew.
 
+    Without LOCK this bot root is brought in step with the running bot, whose other machines work with other plugins
+    since it was away or copied; nothing changes there.
+
     \b
     Example:
+      pkg sync
       pkg sync plugins.lock
       ssh other 'cd bot && pkg freeze' | pkg sync - --yes
     """
-    from lumia.pkg import history, lockfile
+    from lumia.pkg import history, joining
+    from lumia.pkg.lockfile import Lock
+
+    how = How(dry_run, yes, as_json, no_wait, force, replaces=True)
+    lock = None if file is None else _lock_in(file)
+    root = opened(changes=True, wait=not no_wait).root
+    target = joining.target(root) if lock is None or joining.is_target(root, lock) else None
+    wanted = target.lock if target is not None else lock or Lock()
+    change(lambda sources: history.sync_plan(sources.root, wanted, revoked=sources.revoked), how, target)
+
+
+def _lock_in(file: str) -> Lock:
+    from lumia.pkg import lockfile
 
     try:
         text = sys.stdin.read() if file == "-" else Path(file).read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise PkgError(f"{file} can't be read: {error}") from error
-    lock = lockfile.parse(text, "standard input" if file == "-" else file)
-    how = How(dry_run, yes, as_json, no_wait, force)
-    change(lambda sources: history.sync_plan(sources.root, lock, revoked=sources.revoked), how)
+    return lockfile.parse(text, "standard input" if file == "-" else file)
 
 
 def verify(

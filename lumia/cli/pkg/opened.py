@@ -71,7 +71,7 @@ def opened(*, changes: bool = False, wait: bool = True) -> Opened:
         found.layout.require_bot_root()
     if found.layout.journal.exists():
         try:
-            _recover(found, FOREVER if changes and wait else 0.0)
+            _recover(found, FOREVER if changes and wait else 0.0, changes)
         except OperationError as error:
             if changes:
                 raise
@@ -79,13 +79,20 @@ def opened(*, changes: bool = False, wait: bool = True) -> Opened:
     return found
 
 
-def _recover(found: Opened, wait: float) -> None:
-    from lumia.cli.pkg.handing_over import deployer
+def _recover(found: Opened, wait: float, changes: bool) -> None:
+    from lumia.cli.pkg.handing_over import Deployer
     from lumia.cli.pkg.watching import Watch
+    from lumia.pkg import mutex, turn
     from lumia.pkg.recovery import recover
 
     watch = Watch()
-    with watch.shown():
-        done = recover(found.root, deploy=deployer(found.root, watch.doing), on_step=watch.step, wait=wait)
+    try:
+        with turn.take(found.root, timeout=wait, say=watch.telling) as token, watch.shown():
+            deployer = Deployer(found.root, watch.doing, token)
+            done = recover(found.root, deploy=deployer, on_step=watch.step, wait=wait)
+    except mutex.HeldError:
+        if changes:
+            raise
+        return
     if done is not None:
         output.note(done.text, style="yellow")

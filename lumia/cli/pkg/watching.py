@@ -46,6 +46,10 @@ class Watch:
         if self._moving is not None:
             self._moving.update(self._task, description=plain(text, 70), total=None, completed=0)
 
+    def telling(self, text: str) -> None:
+        """Say what is waited for, in a line of its own."""
+        self.tell(text, style="dim")
+
     def fetching(self, text: str, part: float | None) -> None:
         """Say what is being fetched, and how much of it (0 to 1) is here."""
         if self._moving is not None:

@@ -10,23 +10,29 @@ from contextlib import nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lumia.deployment import Member, Wanted
-from lumia.errors import DeploymentRecordError, PkgError
+from lumia.errors import DeploymentRecordError, OldRecordError, PkgError, StaleDeploymentError
 from lumia.inmemory import InMemoryTransport
 from lumia.opening import open_bot, taking
-from lumia.pkg import bringing, deploying, journal, mutex, sealing
+from lumia.pkg import basis, bringing, deploying, journal, layers, lockfile, mutex, sealing
 from lumia.pkg.bringing import Root, arrive
+from lumia.pkg.layers import Package
 from lumia.pkg.layout import Layout
 from lumia.pkg.model import Locked
 from lumia.plugin import PluginSet
 from lumia.runtime import Runtime
 from lumia.services import Services
-from tests.support.workers import bot_root
+from tests.support.machines import Machine
+from tests.support.packages import Shop
+from tests.support.shelf import in_place_of_pip
+from tests.support.wheels import wheel
+from tests.support.workers import bot_root, write_plugin
 
 DICE = Locked("dice", "1.0.0", "v1.0.0", "1" * 40, "/nowhere/dice", "git", f"sha256:{'a' * 64}")
 SECRET = b"s" * 32
@@ -81,6 +87,7 @@ def test_what_is_no_record_is_told_apart(text: str | bytes) -> None:
 
 
 @pytest.mark.parametrize("text", ['{"disabled": [1]}', '{"disabled": [], "plugins": {"a": 1}}',
+                                  '{"disabled": [], "serial": true}',
                                   '{"disabled": [], "plugins": [1]}', '{"disabled": [], "url": ""}'])  # fmt: skip
 def test_a_record_of_the_wrong_shape_is_told_apart(text: str) -> None:
     with pytest.raises(DeploymentRecordError, match="damaged"):
@@ -95,7 +102,7 @@ def test_nothing_is_brought_loaded_or_restored_from_an_unsigned_record(
     takes = taking(bot, "all", switched=lambda changed: None)
     for attempt in (
         lambda: takes.bring(wanting(), 1),
-        lambda: takes.restore(wanting()),
+        lambda: takes.restore(wanting(), 1),
         lambda: takes.load(replace(wanting(), origin=root_of(bot).place), PluginSet(Services())),
     ):
         with pytest.raises(DeploymentRecordError, match="not signed"):
@@ -110,6 +117,104 @@ def test_a_process_that_starts_refuses_an_unsigned_record_and_says_so(
     with caplog.at_level(logging.ERROR):
         assert arrive(bot).number == 0
     assert "deployment 1 is refused" in caplog.text and "not signed" in caplog.text
+
+
+def test_only_what_an_operation_handed_over_itself_may_it_take_back(bot: Runtime) -> None:
+    root, deployments = root_of(bot), bot.transport.deployments()
+    deployments.begin(root.sealed(replace(wanting(), operation="op-1")), 60)
+    assert basis.base_of(root, deployments, "op-1") == 1
+    for operation in ("", "op-2"):
+        with pytest.raises(StaleDeploymentError, match="dice: not here, 1"):
+            deploying.hand_over(bot.transport, root, {}, operation=operation)
+    assert deploying.hand_over(bot.transport, root, {}, operation="op-1").number == 2
+
+
+@pytest.mark.parametrize("fields, told", [
+    ({"version": "2.0.0"}, "dice: 1.0.0 here, 2.0.0 in the bot"),
+    ({"commit": "2" * 40}, "dice: 1.0.0 (commit 111111111111) here, 1.0.0 (commit 222222222222) in the bot"),
+    ({"enabled": False}, "dice: enabled here, disabled in the bot"),
+    ({"requested": False}, "(its entry in the lock differs)"),
+])  # fmt: skip
+def test_what_differs_is_told_as_exactly_as_is_needed(fields: dict[str, Any], told: str) -> None:
+    assert told in basis.differences(wanting(), wanting(**fields))
+
+
+def test_an_older_record_that_is_put_back_is_refused_and_replaced_by_who_starts(
+    bot: Runtime, caplog: pytest.LogCaptureFixture
+) -> None:
+    root, deployments = root_of(bot), bot.transport.deployments()
+    assert deploying.hand_over(bot.transport, root, {}, operation="op-1").number == 1
+    older = deployments.wanted(1)
+    assert older is not None and root.verified(older).serial == root.serial == 1
+    Layout(bot.root).lock.parent.mkdir(exist_ok=True)
+    lockfile.write(bot.root, lockfile.Lock())
+    assert deploying.hand_over(bot.transport, root, {}, operation="op-2").number == 2
+    assert deploying.hand_over(bot.transport, root, {}, operation="op-2").number == 2  # begun once
+    assert root.serial == 2
+
+    deployments.begin(older, 60)
+    with pytest.raises(OldRecordError, match=r"serial 1\) is older than what .* has worked with \(serial 2\)"):
+        taking(bot, "all", switched=lambda changed: None).load(older, PluginSet(Services()))
+    with pytest.raises(OldRecordError, match="`pkg sync plugins/plugins"):
+        basis.require(root, deployments)
+    assert arrive(bot).number == 4
+    assert "deployed anew" in caplog.text
+    newest = deployments.wanted(4)
+    assert newest is not None and newest.serial == root.serial == 3
+
+
+def test_what_was_rolled_back_makes_no_other_record_an_old_one(bot: Runtime) -> None:
+    root, deployments = root_of(bot), bot.transport.deployments()
+    deploying.hand_over(bot.transport, root, {})
+    active = deployments.wanted(1)
+    root.note(2, "what was tried")
+    assert active is not None and root.verified(active) == active and root.serial == 1
+
+
+def test_of_many_differences_the_first_are_told() -> None:
+    many = Wanted({f"p{n}": {"version": "1"} for n in range(9)})
+    assert basis.differences(many, Wanted({})).endswith("p4: 1 here, not in the bot; and 4 more")
+
+
+def test_python_packages_come_with_the_plugins_and_go_back_with_them(tmp_path: Path) -> None:
+    """Whatever the machine where it began has of its own; the newer library would do for the older plugin, too."""
+    shop, shelf = Shop(tmp_path / "shop"), tmp_path / "wheels"
+    machine = Machine(tmp_path / "bot", shop)
+    bot = open_bot(machine.layout.root, transport=InMemoryTransport())
+    root, used = root_of(bot), []
+    with in_place_of_pip(shelf):
+        for number in (1, 2):
+            wheel(shelf, "layered", f"{number}.0")
+            locked = shop.publish("dice", f"{number}.0.0", python_dependencies=[f"layered>={number}"])
+            root.bring(root.sealed(Wanted({"dice": locked.as_dict()}, root.held().disabled)), number)
+            used.append(layers.current(bot.root))
+            assert used[-1] is not None and root.held().layer == used[-1].name
+            assert used[-1].packages == (Package("layered", f"{number}.0"),)
+        root.restore(None)
+    bot.close()
+    assert layers.current(bot.root) == used[0]
+    assert machine.lock.plugins["dice"].version == "1.0.0"
+
+
+def test_packages_that_are_gone_are_built_anew_by_who_starts(
+    bot: Runtime, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    shelf = tmp_path / "wheels"
+    write_plugin(bot.root, "dice", "", python_dependencies=["layered>=1"])
+    layers.point(bot.root, layers.pointing(layers.layer_of(bot.root, [Package("layered", "1.0")], {}, "test")))
+    with in_place_of_pip(shelf):
+        with mutex.hold(Layout(bot.root)), patch.object(bringing, "MEND_SECONDS", 0.0):
+            arrive(bot)  # and a `pkg` at work keeps nobody from starting
+        assert "are gone, and plugins that need them can't be loaded" in caplog.text
+        wheel(shelf, "layered", "1.0")
+        arrive(bot)
+    now = layers.current(bot.root)
+    assert now is not None and now.packages == (Package("layered", "1.0"),)
+    assert now.requirements == {"dice": ("layered>=1",)}
+    # Whatever hands plugins over, also what finishes or undoes an operation, tells the packages they are at work with.
+    deploying.hand_over(bot.transport, root_of(bot), {})
+    handed = bot.transport.deployments().wanted(1)
+    assert handed is not None and handed.layer == now.name
 
 
 def test_processes_of_one_machine_note_at_once(bot: Runtime) -> None:
@@ -178,7 +283,7 @@ def test_a_bot_whose_workers_are_all_away_takes_no_change(
 ) -> None:
     for kind in kinds:
         bot.transport.deployments().attend(Member(f"here:{kind}", kind))
-    monkeypatch.setattr(deploying, "_opened", lambda root: (bot.transport, bot.config))
+    monkeypatch.setattr(deploying, "reached", lambda root: nullcontext((bot.transport, bot.config)))
     monkeypatch.setattr(deploying, "WORKER_SECONDS", 0.05)
     said: list[str] = []
     with pytest.raises(PkgError, match="but no worker") if refused else nullcontext():

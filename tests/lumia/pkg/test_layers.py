@@ -7,13 +7,15 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Iterator
+from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 from lumia.errors import PluginLoadError
 from lumia.opening import use_layer
-from lumia.pkg import layers
+from lumia.pkg import import_path, layers
 from lumia.pkg.layers import Layer, Package
 from tests.support.wheels import wheel
 
@@ -28,9 +30,10 @@ def made(root: Path, version: str, name: str = "layered") -> Layer:
 @pytest.fixture(autouse=True)
 def _process(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.setattr(layers, "_held", {})
+    monkeypatch.setattr(import_path, "_held", {})
     yield
-    sys.modules.pop("layered", None)
+    for name in ("layered", "compiled", "spaced", "spaced.first", "spaced.second"):
+        sys.modules.pop(name, None)
 
 
 def test_a_layer_is_named_by_its_content(tmp_path: Path) -> None:
@@ -61,26 +64,60 @@ def test_a_damaged_pointer_is_no_layer(tmp_path: Path) -> None:
 
 def test_a_process_that_imported_another_version_is_told_so_and_one_that_did_not_goes_on(tmp_path: Path) -> None:
     one, two = made(tmp_path, "1.0"), made(tmp_path, "2.0")
-    assert layers.activate(tmp_path, one) == ()
-    assert layers.activate(tmp_path, two) == ()
+    assert import_path.activate(tmp_path, one) == ()
+    assert import_path.activate(tmp_path, two) == ()
     assert sys.path[-2:] == [str(two.folder), str(one.folder)]
-    assert layers.activate(tmp_path, None) == ()
+    assert import_path.activate(tmp_path, None) == ()
     assert importlib.import_module("layered").VERSION == "2.0"
-    assert layers.clashes(two) == () and layers.clashes(None) == ()
+    assert import_path.clashes(two) == () and import_path.clashes(None) == ()
     path = list(sys.path)
     layers.switch(tmp_path, one)
-    with pytest.raises(PluginLoadError, match=r"layered 2\.0 is imported, .* stop the bot with `lumia down`"):
+    with pytest.raises(PluginLoadError, match=r"layered 2\.0 is imported here, .*: end the bot .*`lumia down`"):
         use_layer(tmp_path)
     assert sys.path == path
-    assert layers.activate(tmp_path, one) == ("layered 2.0 is imported, the new packages hold layered 1.0",)
+    assert import_path.activate(tmp_path, one) == (
+        "layered 2.0 is imported here, and layered 1.0 comes for plugin one (layered)",
+    )
+
+
+def test_a_process_goes_back_to_the_layers_it_had_and_forgets_the_modules_of_others(tmp_path: Path) -> None:
+    one, two = made(tmp_path, "1.0"), made(tmp_path, "2.0")
+    for layer, part in ((one, "first"), (two, "second")):
+        (layer.folder / "spaced").mkdir()
+        (layer.folder / "spaced" / f"{part}.py").write_text("")
+    import_path.activate(tmp_path, one)
+    importlib.import_module("spaced.first")
+    before = import_path.on_path(tmp_path)
+    import_path.activate(tmp_path, two)
+    importlib.import_module("spaced.second")
+    spaced = sys.modules["spaced"]
+    assert importlib.import_module("layered").VERSION == "2.0"
+    import_path.back_to(tmp_path, before)
+    assert import_path.on_path(tmp_path) == (str(one.folder),)
+    assert hasattr(spaced, "first") and not hasattr(spaced, "second")
+    assert importlib.import_module("layered").VERSION == "1.0"
+    assert layers.sweep(tmp_path) == [two.name]  # nobody uses it any more
+
+    # Compiled modules can't be loaded twice, and use what they came with: all stay, and say so.
+    sys.modules.pop("layered")
+    two = made(tmp_path, "2.0")
+    import_path.activate(tmp_path, two)
+    compiled = sys.modules["compiled"] = ModuleType("compiled")
+    compiled.__file__ = f"{two.folder}/compiled{EXTENSION_SUFFIXES[0]}"
+    importlib.import_module("layered")
+    import_path.back_to(tmp_path, before)
+    assert sys.modules["layered"].VERSION == "2.0" and import_path.clashes(made(tmp_path, "3.0"))
+    layers.switch(tmp_path, one)
+    assert layers.sweep(tmp_path, keep=[layers.layer_of(tmp_path, [Package("layered", "3.0")], {}, "test").name]) == []
 
 
 def test_layers_nobody_uses_are_removed(tmp_path: Path) -> None:
     current, kept, idle, used = (made(tmp_path, f"{n}.0") for n in range(4))
     layers.switch(tmp_path, current)
+    (tmp_path / "data/python/.building-of-one-that-was-killed/layered").mkdir(parents=True)
     code = (
-        "import sys; from pathlib import Path; from lumia.pkg import layers; root = Path(sys.argv[1]); "
-        "layers.activate(root, layers.read(root, sys.argv[2])); print('held', flush=True); sys.stdin.read()"
+        "import sys; from pathlib import Path; from lumia.pkg import import_path, layers; root = Path(sys.argv[1]); "
+        "import_path.activate(root, layers.read(root, sys.argv[2])); print('held', flush=True); sys.stdin.read()"
     )
     holder = subprocess.Popen(
         [sys.executable, "-c", code, str(tmp_path), used.name], stdin=subprocess.PIPE, stdout=subprocess.PIPE

@@ -17,7 +17,7 @@ import pytest
 from lumia import paths
 from lumia.config import ConfigStore
 from lumia.errors import HookError, OperationError, PkgError, PlanError
-from lumia.pkg import edits, lockfile, mutex, operation, recovery
+from lumia.pkg import edits, layers, lockfile, mutex, operation, recovery
 from lumia.pkg.layout import Layout
 from lumia.pkg.lockfile import Lock
 from lumia.pkg.model import Plan
@@ -26,7 +26,9 @@ from lumia.pkg.transaction import hook_seconds
 from tests.support import full_disk
 from tests.support.packages import Bot, Shop
 from tests.support.plugins import git
+from tests.support.shelf import packages_of
 from tests.support.wait import until
+from tests.support.wheels import wheels
 
 HOOKS = ("pre_install", "post_install", "pre_upgrade", "post_upgrade", "pre_uninstall", "post_uninstall")
 RECORDING = """
@@ -188,20 +190,26 @@ def test_what_the_running_bot_does_not_take_is_undone(bot: Bot, shop: Shop) -> N
     assert handed == ["1.1.0"]  # every process has dropped it itself
 
 
-def test_an_interrupt_while_it_is_handed_over_gives_the_bot_back_what_it_had(bot: Bot, shop: Shop) -> None:
+def test_an_interrupt_while_it_is_handed_over_gives_the_bot_back_what_it_had(
+    bot: Bot, shop: Shop, tmp_path: Path
+) -> None:
     shop.publish("dice", "1.0.0")
     before, handed = bot.state(), []
+    packages = packages_of(
+        Plan(python={"dice": ("layered",)}), bot.layout.root, wheels(tmp_path / "wheels", ("layered", "1.0"))
+    )
 
     def deploy(lock: Lock) -> Answer:
-        handed.append(list(lock.plugins))
+        now = layers.current(bot.layout.root)
+        handed.append((list(lock.plugins), now.packages if now is not None else ()))
         if lock.plugins:
             raise KeyboardInterrupt
         return Answer(True)
 
     with pytest.raises(KeyboardInterrupt):
-        bot.run(bot.action("install", "dice", "1.0.0"), deploy=deploy)
+        bot.run(bot.action("install", "dice", "1.0.0"), deploy=deploy, packages=packages)
     assert bot.state() == before
-    assert handed == [["dice"], []]
+    assert handed == [(["dice"], (layers.Package("layered", "1.0"),)), ([], ())]
 
 
 def test_an_operation_cut_off_while_it_was_handed_over_is_handed_over_again(bot: Bot, shop: Shop) -> None:

@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 
 from lumia.errors import PlanError, SourceError
-from lumia.pkg import layers, pip, python_deps
+from lumia.pkg import import_path, journal, layers, mutex, pip, python_deps
 from lumia.pkg.layers import Layer, Package
+from lumia.pkg.layout import Layout
 from lumia.pkg.python_deps import build, ensure, resolve, resolve_isolated
 from tests.support.wheels import pip_env, wheel, wheels
-from tests.support.workers import bot_root, write_plugin
+from tests.support.workers import bot_root
 
 HERE = version("pydantic")
 
@@ -46,7 +47,7 @@ def laid(root: Path, file: Path, name: str, version: str) -> Layer:
 @pytest.fixture(autouse=True)
 def _path(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.setattr(layers, "_held", {})
+    monkeypatch.setattr(import_path, "_held", {})
 
 
 def test_packages_are_resolved_then_built_then_used_and_nothing_happens_before(shelf: Path, tmp_path: Path) -> None:
@@ -62,7 +63,7 @@ def test_packages_are_resolved_then_built_then_used_and_nothing_happens_before(s
     assert layers.current(tmp_path) is None
     assert layers.switch(tmp_path, layer) is None
     assert layers.current(tmp_path) == layer
-    layers.activate(tmp_path, layer)
+    import_path.activate(tmp_path, layer)
     assert sys.path[-1] == str(layer.folder)
     code = (
         f"import sys; sys.path.append({str(layer.folder)!r}); import feedreader, sgml_parts; print(sgml_parts.VERSION)"
@@ -140,12 +141,23 @@ def test_an_isolated_plugin_has_to_agree_with_lumia_only(shelf: Path, tmp_path: 
         resolve_isolated("odd", ["pydantic<2"], root=tmp_path)
 
 
-def test_requirements_of_installed_plugins_are_those_that_share_the_bots_processes(tmp_path: Path) -> None:
-    root = bot_root(tmp_path / "bot")
-    write_plugin(root, "feeds", "", python_dependencies=["feedreader>=6"])
-    write_plugin(root, "alone", "", python_dependencies=["mypy<1"], isolation="process")
-    write_plugin(root, "plain", "")
-    assert python_deps.of_plugins(root) == {"feeds": ("feedreader>=6",)}
+def test_what_undoing_an_operation_needs_is_not_tidied_away(tmp_path: Path) -> None:
+    root, shelf = bot_root(tmp_path / "bot"), tmp_path / "wheels"
+    old, new, idle = (
+        laid(root, wheel(shelf, "sgml-parts", version), "sgml-parts", version) for version in ("1.0", "2.0", "3.0")
+    )
+    switched = journal.Packages(old=layers.pointing(old), new=layers.pointing(new))
+    layers.point(root, switched.new)
+    layout = Layout(root)
+    with mutex.hold(layout):  # as one that was cut off, and can't be undone just now
+        begun = journal.Journal(
+            id="20261122T000000-abcdef", started="2026-11-22T00:00:00Z", command="pkg -U", area="data/pkg/undo/x",
+            changes=(), commit=journal.Commit(branch="main", old=None), had_lock=False, packages=switched,
+        )  # fmt: skip
+        journal.write(layout, begun)
+    assert python_deps.tidy(root) == [idle.name]
+    layout.journal.unlink()
+    assert python_deps.tidy(root) == [old.name]
 
 
 def test_without_pip_in_the_environment_the_one_that_python_brings_is_used(monkeypatch: pytest.MonkeyPatch) -> None:

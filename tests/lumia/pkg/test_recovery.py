@@ -64,6 +64,27 @@ def test_an_operation_that_fails_anywhere_is_undone_at_once(cases: Cases, monkey
             assert check(cases, bot, point) == "old", point
 
 
+@pytest.mark.parametrize("kind", ["upgrade", "remove"])
+def test_the_python_packages_of_an_operation_killed_anywhere_are_those_of_its_outcome(
+    folder: Path, crash: Server, kind: Kind
+) -> None:
+    cases = Cases(folder, kind, packages=True)
+    points = [point for point in cases.points if point.partition(".")[0] in ("build", "packages", "deploy")]
+    assert len(points) == (4 if kind == "remove" else 7)
+    for point in points:
+        bot, plan = cases.next()
+        assert crash.run(bot.layout.root, plan, point, shelf=cases.shelf) == -9, point
+        recovery.recover(bot.layout.root)
+        assert check(cases, bot, point) == ("new" if point.startswith("deploy") else "old"), point
+        if point == "packages.done":  # and so are those of one whose undoing is killed
+            bot, plan = cases.next()
+            assert crash.run(bot.layout.root, plan, point, shelf=cases.shelf) == -9
+            for undoing in ("undo-packages", "undo-packages.done"):
+                assert crash.recover(bot.layout.root, undoing) == -9, undoing
+            recovery.recover(bot.layout.root)
+            assert check(cases, bot, point) == "old"
+
+
 @pytest.mark.parametrize("kind", OPERATIONS)
 def test_a_hook_that_is_cut_off_with_its_operation_leaves_nothing_between(
     folder: Path, crash: Server, kind: Kind
@@ -91,7 +112,7 @@ def test_undoing_that_is_killed_anywhere_is_gone_on_with(folder: Path, crash: Se
 
 def test_every_step_is_among_those_that_are_cut_off(folder: Path) -> None:
     passed = {point for kind in OPERATIONS for point in Cases(folder / "all", kind, hooks=True).points}
-    assert {point.removesuffix(".done") for point in passed} == {*journal.STEPS} - {"trust", "disabled"}
+    assert {point.removesuffix(".done") for point in passed} == {*journal.STEPS} - {"trust", "disabled", "packages"}
 
 
 def test_a_disk_that_takes_no_more_leaves_everything_as_it_was(folder: Path, crash: Server) -> None:

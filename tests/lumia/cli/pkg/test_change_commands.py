@@ -8,13 +8,18 @@ import pty
 import subprocess
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from lumia.pkg import deploying, layers
+from lumia.pkg.deploying import Outcome
 from tests.lumia.cli.pkg.conftest import COMMAND, Pkg
 from tests.support.plugin_repos import Repository
 from tests.support.registry import FakeRegistry
+from tests.support.shelf import in_place_of_pip
 from tests.support.wait import until
+from tests.support.wheels import wheels
 
 
 def installed(pkg: Pkg) -> dict[str, str]:
@@ -133,6 +138,34 @@ def test_a_failing_hook_leaves_everything_as_it_was(pkg: Pkg, tmp_path: Path) ->
     assert (done.code, "no licence key" in done.err) == (1, True)
     assert not (pkg.root / "plugins" / "bad").exists() and not (pkg.root / "config" / "bad.toml").exists()
     assert not before
+
+
+def test_python_packages_come_and_go_with_the_plugin_that_needs_them(
+    pkg: Pkg, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tests.support.plugin_repos import repository
+
+    waits: list[float] = []
+
+    def deploy(*args: Any, wait: float, **more: Any) -> Outcome:
+        waits.append(wait)
+        return Outcome("stopped")
+
+    monkeypatch.setattr(deploying, "deploy", deploy)
+    needs = repository(tmp_path / "repositories", "needs")
+    needs.release("v1.0.0", python_dependencies=["layered==1.0"])
+    with in_place_of_pip(wheels(tmp_path / "wheels", ("layered", "1.0"), ("layered", "2.0"))):
+        assert pkg("-S", needs.url, "--yes").code == 0
+        before = layers.current(pkg.root)
+        assert before is not None and before.packages == (layers.Package("layered", "1.0"),)
+        hook = {"hooks/post_upgrade.py": "raise SystemExit('no')\n"}
+        needs.release("v2.0.0", hook, python_dependencies=["layered==2.0"])
+        assert pkg("-U", "needs", "--yes").code == 1
+        assert layers.current(pkg.root) == before
+        assert pkg("-R", "needs", "--yes").code == 0
+    assert layers.current(pkg.root) is None
+    # Machines that follow have to build them, too; removing a plugin builds nothing.
+    assert waits[0] > waits[1] and int(waits[1]) == deploying.WAIT_SECONDS
 
 
 def test_two_at_once_both_succeed_one_after_the_other(pkg: Pkg, geo: Repository, tmp_path: Path) -> None:
