@@ -19,9 +19,11 @@ from lumia.executor import StepListener
 from lumia.following import Follower
 from lumia.generations import Changed
 from lumia.isolation import isolated_queues
+from lumia.loading import marks
 from lumia.marks import ISOLATED_PREFIX
 from lumia.opening import open_following, start_plugins, taking
 from lumia.ports import Claim, RunRequest
+from lumia.quarantine import STAGE as QUARANTINE
 from lumia.routes import RouteTable
 from lumia.runtime import Runtime
 from lumia.system import new_id
@@ -61,6 +63,7 @@ class LumiaWorker:
         self._alone = Alone()
         self._turns = Turns()
         self._ailing: dict[str, int] = {}
+        self._quarantined: list[str] = []
         self._explicit = False
         self._served: set[str] = set()
         self._follower: Follower | None = None
@@ -146,15 +149,24 @@ class LumiaWorker:
         """Remember the plugins that their settings kept from loading, and the state of their files."""
         failures = self.bot.plugins.failures if self.bot.plugins is not None else []
         self._ailing = _stamps(self.bot, [failure.name for failure in failures if failure.stage == "config"])
+        self._quarantined = [failure.name for failure in failures if failure.stage == QUARANTINE]
 
     def _leave_if_repaired(self) -> None:
-        """End when a settings file that kept a plugin from loading was changed: the next worker loads it."""
-        main = self._consumer is not None  # a prefork child would only be forked again from the same parent
-        if self._ailing and main and not self.bot.draining and _stamps(self.bot, list(self._ailing)) != self._ailing:
-            names = ", ".join(self._ailing)
-            self._ailing = {}
-            self.bot.log.warning("settings of %s were changed: this worker ends so that the next one loads them", names)
-            os.kill(os.getpid(), signal.SIGTERM)
+        """End when what kept a plugin from loading was mended: its settings, or somebody released it.
+
+        The next worker loads it; a prefork child would only be forked again from the same parent.
+        """
+        if self._consumer is None or self.bot.draining:
+            return
+        if self._ailing and _stamps(self.bot, list(self._ailing)) != self._ailing:
+            self._leave(f"settings of {', '.join(self._ailing)} were changed")
+        elif released := [name for name in self._quarantined if not marks(self.bot.root, name)]:
+            self._leave(f"{', '.join(released)} was released from quarantine")
+
+    def _leave(self, why: str) -> None:
+        self._ailing, self._quarantined = {}, []
+        self.bot.log.warning("%s: this worker ends so that the next one loads it", why)
+        os.kill(os.getpid(), signal.SIGTERM)
 
     def ready(self, consumer: Any) -> None:
         """Remember the consumer whose queues can be changed and whose events are sent.

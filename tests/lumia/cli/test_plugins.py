@@ -7,6 +7,7 @@ from typing import Any
 from lumia.cli.plugins import told
 from lumia.deployment import Member, Wanted
 from lumia.inmemory import InMemoryTransport
+from lumia.loading import FOLDER
 from tests.lumia.cli.conftest import Cli, Done
 
 
@@ -78,3 +79,20 @@ def test_what_the_processes_of_a_bot_work_with_is_told_in_sentences() -> None:
         "deployment 2 was rolled back:",
         "  a: plugin dice (import, plugins/dice/plugin.py:7): no",
     ]
+
+
+def test_a_plugin_that_ends_its_process_is_named_left_out_and_released(cli: Cli) -> None:
+    cli.plugin("bad", "import os\nos._exit(5)\n")
+    cli.plugin("good", "import lumia\n")
+    done = cli("plugins", "--json")
+    assert done.code == 1
+    assert [row(done, name)["state"] for name in ("bad", "good")] == ["failed", "loaded"]
+    assert "ended during its import: exit code 5" in row(done, "bad")["reason"]
+    (mark,) = (cli.root / FOLDER).glob("bad.*")
+    for number in (1, 2):
+        (mark.parent / f"bad.{number}-x-1.json").write_bytes(mark.read_bytes())
+    again = cli("plugins", "--json")
+    assert row(again, "bad")["state"] == "quarantined"
+    assert "lumia plugins release bad" in row(again, "bad")["reason"]
+    assert cli("plugins", "release", "bad").code == 0
+    assert not list((cli.root / FOLDER).glob("bad.*"))
