@@ -10,13 +10,14 @@ from __future__ import annotations
 import atexit
 import contextlib
 import fcntl
+import functools
 import json
 import os
 import signal
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -29,6 +30,7 @@ _ENDINGS = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 _own: dict[Path, int] = {}
+"""The marks of this process, each with its pid: a forked child has a copy of this, and none of them."""
 _names = (0, "", 0)
 
 
@@ -115,6 +117,7 @@ def remove(mark: Mark) -> None:
         mark.file.unlink()
 
 
+@functools.cache
 def boot() -> str:
     """Return what is different after each start of the machine, "" where that can't be told."""
     try:
@@ -136,8 +139,6 @@ def _made(root: Path, mark: Mark) -> tuple[Mark, int] | None:
             descriptor = _write(file, mark)
     except OSError:
         return None
-    if not _own:
-        atexit.register(_remove_all)
     _own[file] = process
     return replace(mark, file=file, alive=True), descriptor
 
@@ -152,7 +153,7 @@ def _own_name() -> str:
 
 def _write(file: Path, mark: Mark) -> int:
     """Write a mark whole and return its locked descriptor; not synced, since after a power cut it doesn't count."""
-    values: dict[str, Any] = {name: value for name, value in asdict(mark).items() if name not in ("file", "alive")}
+    values = {name: value for name, value in vars(mark).items() if name not in ("file", "alive")}
     temporary = file.with_name(f".{file.name}")
     descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
     try:
@@ -188,6 +189,7 @@ def _remove_own(file: Path) -> None:
             file.unlink()
 
 
+@atexit.register
 def _remove_all() -> None:
     for file in list(_own):
         _remove_own(file)
@@ -206,8 +208,8 @@ def _before_signals() -> Iterator[None]:
         yield
     finally:
         for one in taken:
-            if signal.getsignal(one) is _leave:
-                signal.signal(one, signal.SIG_DFL)
+            if (now := signal.signal(one, signal.SIG_DFL)) is not _leave:
+                signal.signal(one, now)  # the plugin's own
 
 
 def _leave(number: int, _: FrameType | None) -> None:

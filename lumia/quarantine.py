@@ -126,7 +126,7 @@ class Guard:
                 self._leave(mark)
             if mark.age >= self._limit / 2 and told is not mark:
                 told = mark
-                self._log.warning("plugin %s has been imported for %.0f s", mark.plugin, mark.age)
+                self._log.warning("plugin %s: its import has taken %.0f s so far", mark.plugin, mark.age)
 
     def _leave(self, mark: Mark) -> None:
         amend(mark, ended=too_long(self._limit), hung=True)
