@@ -64,6 +64,7 @@ class LumiaWorker:
         self._turns = Turns()
         self._ailing: dict[str, int] = {}
         self._quarantined: list[str] = []
+        self._name = ""
         self._explicit = False
         self._served: set[str] = set()
         self._follower: Follower | None = None
@@ -175,6 +176,7 @@ class LumiaWorker:
         timer: a thread of its own would be copied, locks held, into children that are forked later.
         """
         self._consumer = consumer
+        self._name = worker_name()
         if isinstance(consumer.pool, TaskPool):
             consumer.pool.has_room = lambda: not self._turns.awaited
             self._turns.freed = consumer.pool.wake
@@ -337,7 +339,10 @@ class LumiaWorker:
         self._serve_new(self.transport)
 
     def _serve_new(self, transport: RedisTransport) -> None:
-        """Serve queues that were published, or named by a start, since this worker has begun."""
+        """Serve queues that were published, or named by a start, since this worker has begun; tell which it serves."""
+        taking = self._consumer.task_consumer if self._consumer is not None else None  # None without a connection
+        if taking is not None:
+            transport.tell_shared(self._name, {queue.name for queue in list(taking.queues)})
         if self._consumer is not None and not self._explicit:
             wanted = self._wanted(transport)
             for name in wanted - self._served:

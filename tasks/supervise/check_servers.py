@@ -11,6 +11,7 @@ from lumia.errors import BackendUnavailableError, LumiaError
 from tasks.supervise.account import account_for
 from tasks.supervise.binaries import REDIS_MINIMUM, find_postgres, find_redis
 from tasks.supervise.check_accounts import check_accounts
+from tasks.supervise.check_queues import check_queues
 from tasks.supervise.findings import Finding, fail, ok, risk
 from tasks.supervise.folders import Folders
 from tasks.supervise.heartbeats import server_time
@@ -63,6 +64,7 @@ def _questions(redis: Connection, shown: str) -> Iterator[Finding]:
     yield _eviction(redis)
     yield _clock(redis)
     yield from check_accounts(redis)
+    yield from check_queues(redis)
 
 
 def _persistence(redis: Connection) -> Finding:
