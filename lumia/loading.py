@@ -84,8 +84,8 @@ def marked(root: Path, plugin: str, version: str, doing: str, limit: float = 0.0
         with _before_signals():
             yield mark
     finally:
-        os.close(descriptor)
         _remove_own(mark.file)
+        os.close(descriptor)
 
 
 def marks(root: Path, plugin: str = "") -> list[Mark]:
@@ -177,6 +177,8 @@ def _read(file: Path) -> Mark | None:
                 alive = False
             except OSError:
                 alive = True
+            if not os.fstat(opened.fileno()).st_nlink:  # taken away meanwhile: it ended well
+                return None
         return Mark(**values, file=file, alive=alive)
     except (OSError, ValueError, TypeError):
         return None

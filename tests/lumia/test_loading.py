@@ -69,6 +69,17 @@ def test_a_process_does_not_see_its_own_marks_so_that_it_never_loses_their_lock(
         assert marks(tmp_path) == []
 
 
+def test_a_mark_that_is_taken_away_while_it_is_read_is_no_loss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with holding(tmp_path) as child:
+
+        def just_then(descriptor: int, how: int) -> None:
+            child.terminate()
+            child.wait()
+
+        monkeypatch.setattr("lumia.loading.fcntl.lockf", just_then)
+        assert marks(tmp_path) == []
+
+
 def test_a_root_that_can_not_be_written_stops_nothing(tmp_path: Path) -> None:
     (tmp_path / "data").touch()
     with marked(tmp_path, "dice", "1", IMPORT) as mark:
