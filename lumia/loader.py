@@ -11,6 +11,7 @@ import inspect
 import os
 import sys
 from collections.abc import Callable, Collection, Iterable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -21,10 +22,13 @@ from lumia.boxwire import GENERATION
 from lumia.discovery import Found, discover, generation, unknown_names
 from lumia.errors import ConfigSchemaError, DependencyError, ManifestError, PluginLoadError, RegistrationError
 from lumia.finder import FINDER, NAMESPACES, install
+from lumia.loading import IMPORT
 from lumia.manifest import DEFAULT_SCHEMA_FILE, MANIFEST_FILE, Manifest, hyphenated, underscored
 from lumia.marks import RESIDENT, Mark, marks_of, verify
 from lumia.mcp import KIND
 from lumia.plugin import Handler, Plugin, PluginFailure, PluginSet, announce, failure_of, reason_of, shown
+from lumia.quarantine import STAGE as QUARANTINE
+from lumia.quarantine import Guard, QuarantinedError
 from lumia.resolve import Candidate, Selection, select, unmet
 from lumia.services import Services
 
@@ -70,7 +74,8 @@ class Loader:
     """Loads the plugins of `base` (first-party) and of the bot root into this process.
 
     config: gets each plugin's schema. disabled: names from `[plugins] disabled`. core_version: `lumia.__version__`.
-    elsewhere: knows the plugins that are not imported into this process; without it all are.
+    elsewhere: knows the plugins that are not imported into this process; without it all are. guard: watches over what
+    they do to the process, and keeps out those that ended others.
     """
 
     def __init__(
@@ -83,6 +88,7 @@ class Loader:
         core_version: str,
         disabled: Collection[str] = (),
         elsewhere: Elsewhere | None = None,
+        guard: Guard | None = None,
     ) -> None:
         self._base, self._root = base.absolute(), root.absolute()
         self._config = config
@@ -90,6 +96,7 @@ class Loader:
         self._core_version = core_version
         self._disabled = disabled
         self._elsewhere = elsewhere
+        self._guard = guard
 
     def found(self) -> list[Found]:
         """Return what `discover` finds for this bot."""
@@ -108,14 +115,19 @@ class Loader:
         if self._elsewhere is not None and self._elsewhere.only is not None:
             names = {self._elsewhere.only}
         selection = select(found, self._core_version)
-        loaded = PluginSet(self._services, warnings=[*self._unknown(names or (), found), *selection.warnings])
+        warnings = [*self._unknown(names or (), found), *selection.warnings]
+        loaded = PluginSet(self._services, warnings=warnings, guard=self._guard)
         wanted = {plugin.name for plugin in found} if names is None else _closure(names, found)
         self._note_absent(selection, loaded, wanted)
-        for candidate in selection.accepted:
-            if candidate.name in wanted:
-                self._load_one(candidate, loaded, keep or PluginSet(self._services))
-            else:
-                announce(self._services, candidate.manifest, "it is not loaded in this process")
+        try:
+            for candidate in selection.accepted:
+                if candidate.name in wanted:
+                    self._load_one(candidate, loaded, keep or PluginSet(self._services))
+                else:
+                    announce(self._services, candidate.manifest, "it is not loaded in this process")
+        finally:
+            if self._guard is not None:
+                self._guard.rest()
         if on_load:
             loaded.start()
         return loaded
@@ -181,6 +193,7 @@ class Loader:
             loaded.replaced[found.package] = previous
             return again
         try:
+            self._check(candidate, made, stage)
             built = self._built(candidate, made, loaded, stage)
         except BaseException:
             # The generation that was here stays importable: its runs and stored boxes go on.
@@ -190,9 +203,18 @@ class Loader:
         loaded.replaced[found.package] = previous
         return built
 
+    def _check(self, candidate: Candidate, made: str, stage: _Stage) -> None:
+        if self._guard is not None:
+            try:
+                self._guard.check(candidate.name, made)
+            except QuarantinedError:
+                stage.name = QUARANTINE
+                raise
+
     def _built(self, candidate: Candidate, made: str, loaded: PluginSet, stage: _Stage) -> Plugin:
         found, manifest = candidate.found, candidate.manifest
-        with configuration.collect() as declared:
+        guarded = self._guard.over(candidate.name, made, IMPORT) if self._guard is not None else nullcontext()
+        with guarded, configuration.collect() as declared:
             module = _imported(found, made, {plugin.package for plugin in loaded.plugins.values()})
         stage.name = "register"
         handlers = _handlers(module, candidate, made, stage)

@@ -26,6 +26,7 @@ from lumia.models import Models
 from lumia.paths import base, find_root
 from lumia.plugin import Plugin
 from lumia.ports import Limits, Transport
+from lumia.quarantine import Guard
 from lumia.recording import recorded
 from lumia.runtime import Runtime
 from lumia.secrets import load_secret, redact
@@ -166,9 +167,10 @@ def load_plugins(
     if load == "gateway":
         found = discover(bot.base, bot.root, disabled)
         names = {item.name for item in found if item.manifest is not None and item.manifest.gateway}
+    isolation = Isolation.here(bot.root)
     loader = Loader(
         bot.base, bot.root, config=bot.config, services=bot.services, core_version=__version__,
-        disabled=disabled, elsewhere=Isolation.here(bot.root),
+        disabled=disabled, elsewhere=isolation, guard=_guard(bot, isolation, watching=keep is None),
     )  # fmt: skip
     plugins = loader.load(names, on_load=False, keep=keep)
     for failure in plugins.failures:
@@ -176,6 +178,17 @@ def load_plugins(
     for warning in plugins.warnings:
         bot.log.warning("%s", warning)
     return plugins
+
+
+def _guard(bot: Runtime, isolation: Isolation, *, watching: bool) -> Guard | None:
+    """Return who watches over a process's plugins; those of an isolated one end without anybody else.
+
+    watching: end the process on an import that takes too long. One that executes steps is judged by its deployment.
+    """
+    assert bot.config is not None
+    if isolation.only is not None:
+        return None
+    return Guard(bot.root, bot.config.core.plugins.import_limit if watching else 0, bot.log)
 
 
 def start_plugins(bot: Runtime, plugins: PluginSet) -> None:

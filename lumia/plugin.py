@@ -16,8 +16,11 @@ from typing import Any
 from lumia.box import Box
 from lumia.errors import DependencyError, LumiaError, ManifestError, PluginLoadError
 from lumia.finder import FINDER
+from lumia.loading import ON_LOAD
 from lumia.manifest import MANIFEST_FILE, Manifest
 from lumia.marks import Mark
+from lumia.quarantine import STAGE as QUARANTINE
+from lumia.quarantine import Guard, QuarantinedError
 from lumia.resolve import unmet
 from lumia.services import Services
 
@@ -68,8 +71,8 @@ class Plugin:
 class PluginFailure:
     """Why a plugin, or one of its functions, is not at work.
 
-    stage: discover, resolve, import, register, config, on_load or on_unload. file: relative to base or bot root.
-    line: None when no line is to blame. traceback: Python's, empty when no plugin code was involved.
+    stage: discover, resolve, quarantine, import, register, config, on_load or on_unload. file: relative to base or bot
+    root. line: None when no line is to blame. traceback: Python's, empty when no plugin code was involved.
     """
 
     name: str
@@ -94,7 +97,8 @@ class PluginSet:
 
     started: plugin → the process its `on_load` ran in. warnings: what an operator should know and nothing stops for.
     replaced: package → the modules of the generation before, as long as they may be put back. older: (plugin,
-    generation) → one that still runs beside the set, with its modules: loading it again takes it over.
+    generation) → one that still runs beside the set, with its modules: loading it again takes it over. guard: watches
+    over what its plugins do to the process, where something does.
     """
 
     services: Services
@@ -104,6 +108,7 @@ class PluginSet:
     started: dict[str, int] = field(default_factory=dict)
     replaced: dict[str, dict[str, ModuleType]] = field(default_factory=dict)
     older: dict[tuple[str, str], tuple[Plugin, dict[str, ModuleType]]] = field(default_factory=dict)
+    guard: Guard | None = None
 
     def handlers(self, *kinds: str) -> list[Handler]:
         """Return the handlers of these mark kinds (all kinds when none is named) in load, then registration order."""
@@ -163,7 +168,7 @@ class PluginSet:
         lost = next((name for name in sorted(plugin.manifest.dependencies) if name not in self.plugins), None)
         # What a parent process provided before the fork is provided anew by its child.
         self.services.withdraw(plugin.name, plugin.generation)
-        failure = self._hook(plugin, "on_load") if lost is None else self._lost(plugin, lost)
+        failure = self._on_load(plugin) if lost is None else self._lost(plugin, lost)
         if failure is None:
             self.started[plugin.name] = os.getpid()
             return
@@ -171,6 +176,17 @@ class PluginSet:
         del self.plugins[plugin.name]
         self._drop(plugin)
         announce(self.services, plugin.manifest, f"it failed to load: {failure.message}")
+
+    def _on_load(self, plugin: Plugin) -> PluginFailure | None:
+        if self.guard is None or not hasattr(plugin.module, "on_load"):
+            return self._hook(plugin, "on_load")
+        try:
+            self.guard.check(plugin.name, plugin.generation)
+        except PluginLoadError as error:
+            stage = QUARANTINE if isinstance(error, QuarantinedError) else ON_LOAD
+            return failure_of(plugin.name, stage, plugin.folder, error, _file_of(plugin.module))
+        with self.guard.over(plugin.name, plugin.generation, ON_LOAD):
+            return self._hook(plugin, "on_load")
 
     def _lost(self, plugin: Plugin, dependency: str) -> PluginFailure:
         error = DependencyError(unmet(plugin.name, dependency, reason_of(dependency, self.failures)))

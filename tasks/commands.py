@@ -23,9 +23,10 @@ from tasks import (  # noqa: F401 (they mark commands of their own)
     replay_commands,
 )
 from tasks.supervise import client, journal_report, status, up
+from tasks.supervise.check_loading import check_loading
 from tasks.supervise.folders import Folders
 from tasks.supervise.plan import UpOptions
-from tasks.supervise.reported import as_lines, reported
+from tasks.supervise.reported import as_lines, is_quarantined, reported
 from tasks.supervise.service import queues_of
 from tasks.supervise.state import UpState
 from tasks.supervise.versions import RESTART, outdated, running
@@ -103,18 +104,24 @@ def status_command(
     root = paths.find_root()
     state = client.status(root)
     old = list(outdated(paths.base(), root, running(state.redis_url)))
+    loading = [one.as_dict() for one in check_loading(paths.base(), root)]
     if as_json:
         journal = journal_report.as_dict(state.redis_url)
-        more = {**({"journal": journal} if journal else {}), **({"outdated": old} if old else {})}
+        more = {**({"journal": journal} if journal else {}), **({"outdated": old} if old else {}),
+                **({"loading": loading} if loading else {})}  # fmt: skip
         _print({**state.as_dict(), **more})
     elif state.services:
         status.show(state, sys.stdout)
-        for line in (*as_lines(reported(state.redis_url)), *journal_report.lines(state.redis_url)):
+        failed = [one for one in reported(state.redis_url) if not is_quarantined(one)]
+        for line in (*as_lines(failed), *journal_report.lines(state.redis_url)):
             _note(line)
         for text in old:
             _note(f"! plugin {text}; {RESTART}")
     else:
         _note("this bot isn't up; start it with `lumia up`")
+    if not as_json:
+        for one in loading:
+            _note(f"! {one['message']} → {one['fix']}")
     return 0 if state.ready else 1
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any, cast
 
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
 
 FRESH_SECONDS = 5.0
 """A process tells every second what it serves; one that has not for so long doesn't."""
+FORGET_SECONDS = 60.0
+"""After so long a process that is silent is forgotten."""
+TELL_SECONDS = 2.0
+"""How often a worker tells which shared queues it serves; only `lumia doctor` wants to know."""
 BRISK_SECONDS = 1.0
 """How long a lease waits for an answer: who can't renew it has to know before its time is over."""
 
@@ -43,6 +48,7 @@ class QueuePort:
     def __init__(self) -> None:
         self._brisk: Any = None
         self._making = threading.Lock()
+        self._told = -TELL_SECONDS
 
     def backlog(self, prefix: str = "") -> list[QueueInfo]:
         """Return what waits in the queues whose name begins with `prefix`."""
@@ -91,8 +97,17 @@ class QueuePort:
                 batch.zadd(key, {f"{self.worker} {queue}": now for queue in queues})
             if gone:
                 batch.zrem(key, *(f"{self.worker} {queue}" for queue in gone))
-            batch.zremrangebyscore(key, "-inf", now - 60)
+            batch.zremrangebyscore(key, "-inf", now - FORGET_SECONDS)
             batch.execute()
+
+    def tell_shared(self, name: str, queues: Collection[str]) -> None:
+        """Let others know, now and then, which shared queues the process `name` takes messages from."""
+        if queues and time.monotonic() >= self._told + TELL_SECONDS:
+            self._told = time.monotonic()
+            seconds, micros = self._asked("time")
+            now, key = seconds + micros / 1e6, self.prefix + SERVING
+            self._asked("zadd", key, {f"{name} {queue}": now for queue in queues})
+            self._asked("zremrangebyscore", key, "-inf", now - FORGET_SECONDS)
 
     def embed(self, bot: Runtime) -> Embedded:
         """Return a Celery worker in threads of this process."""

@@ -19,9 +19,11 @@ from lumia.executor import StepListener
 from lumia.following import Follower
 from lumia.generations import Changed
 from lumia.isolation import isolated_queues
+from lumia.loading import marks
 from lumia.marks import ISOLATED_PREFIX
 from lumia.opening import open_following, start_plugins, taking
 from lumia.ports import Claim, RunRequest
+from lumia.quarantine import STAGE as QUARANTINE
 from lumia.routes import RouteTable
 from lumia.runtime import Runtime
 from lumia.system import new_id
@@ -63,6 +65,8 @@ class LumiaWorker:
         self._alone = Alone()
         self._turns = Turns()
         self._ailing: dict[str, int] = {}
+        self._quarantined: list[str] = []
+        self._name = ""
         self._explicit = False
         self._served: set[str] = set()
         self._follower: Follower | None = None
@@ -150,15 +154,24 @@ class LumiaWorker:
         """Remember the plugins that their settings kept from loading, and the state of their files."""
         failures = self.bot.plugins.failures if self.bot.plugins is not None else []
         self._ailing = _stamps(self.bot, [failure.name for failure in failures if failure.stage == "config"])
+        self._quarantined = [failure.name for failure in failures if failure.stage == QUARANTINE]
 
     def _leave_if_repaired(self) -> None:
-        """End when a settings file that kept a plugin from loading was changed: the next worker loads it."""
-        main = self._consumer is not None  # a prefork child would only be forked again from the same parent
-        if self._ailing and main and not self.bot.draining and _stamps(self.bot, list(self._ailing)) != self._ailing:
-            names = ", ".join(self._ailing)
-            self._ailing = {}
-            self.bot.log.warning("settings of %s were changed: this worker ends so that the next one loads them", names)
-            os.kill(os.getpid(), signal.SIGTERM)
+        """End when what kept a plugin from loading was mended: its settings, or somebody released it.
+
+        The next worker loads it; a prefork child would only be forked again from the same parent.
+        """
+        if self._consumer is None or self.bot.draining:
+            return
+        if self._ailing and _stamps(self.bot, list(self._ailing)) != self._ailing:
+            self._leave(f"settings of {', '.join(self._ailing)} were changed")
+        elif released := [name for name in self._quarantined if not marks(self.bot.root, name)]:
+            self._leave(f"{', '.join(released)} was released from quarantine")
+
+    def _leave(self, why: str) -> None:
+        self._ailing, self._quarantined = {}, []
+        self.bot.log.warning("%s: this worker ends so that the next one loads it", why)
+        os.kill(os.getpid(), signal.SIGTERM)
 
     def ready(self, consumer: Any) -> None:
         """Remember the consumer whose queues can be changed and whose events are sent.
@@ -167,6 +180,7 @@ class LumiaWorker:
         timer: a thread of its own would be copied, locks held, into children that are forked later.
         """
         self._consumer = consumer
+        self._name = worker_name()
         if isinstance(consumer.pool, TaskPool):
             consumer.pool.has_room = lambda: not self._turns.awaited
             self._turns.freed = consumer.pool.wake
@@ -332,7 +346,10 @@ class LumiaWorker:
         self._serve_new(self.transport)
 
     def _serve_new(self, transport: RedisTransport) -> None:
-        """Serve queues that were published, or named by a start, since this worker has begun."""
+        """Serve queues that were published, or named by a start, since this worker has begun; tell which it serves."""
+        taking = self._consumer.task_consumer if self._consumer is not None else None  # None without a connection
+        if taking is not None:
+            transport.tell_shared(self._name, {queue.name for queue in list(taking.queues)})
         if self._consumer is not None and not self._explicit:
             wanted = self._wanted(transport)
             for name in wanted - self._served:

@@ -9,18 +9,17 @@ from typing import Annotated, Any
 import typer
 
 from lumia import __version__
-from lumia.cli import adapters, output, registry
+from lumia.cli import adapters, output, plugins, registry
 from lumia.cli.contributed import Contributed, commands
 from lumia.cli.groups import Verbatim, group
 from lumia.cli.handlers import handlers
 from lumia.cli.init import init
-from lumia.cli.plugins import plugins
 from lumia.cli.start import start
 
 ABOUT = " *"
 """Ends a listed name that stands for a group of commands: its text tells what the group is for."""
-CORE: dict[str, Callable[..., None]] = {"handlers": handlers, "init": init, "plugins": plugins, "start": start}
-GROUPS = {"adapters", "registry"}
+CORE: dict[str, Callable[..., None]] = {"handlers": handlers, "init": init, "start": start}
+GROUPS = {"adapters", "plugins", "registry"}
 """The core's groups of commands."""
 PKG = "pkg"
 """The command `pkg`, which also stands by itself."""
@@ -43,6 +42,7 @@ def build(args: Sequence[str]) -> typer.Typer:
         app.command(name)(function)
     app.command(PKG, cls=Verbatim, help="Install, upgrade, remove and find plugins; the command pkg.")(_pkg)
     adapters.mount(app, group("List the bot's accounts on the platforms, test them, add one."))
+    plugins.mount(app, group("List the plugins, their state and their tools; release one from quarantine."))
     registry.mount(app, group("Run a registry of plugins of your own."))
     listed, problems = commands()
     contributed = [command for command in listed if not command.name.endswith(ABOUT)]

@@ -114,12 +114,14 @@ def load_plugin(bot: Runtime, plugin: str) -> PluginSet:
     """Load a plugin and what it depends on into an opened bot, without starting them."""
     from lumia import __version__
     from lumia.loader import Loader
+    from lumia.quarantine import Guard
 
     assert bot.config is not None and bot.services is not None
-    disabled = tuple(bot.config.core.plugins.disabled)
+    settings = bot.config.core.plugins
     loader = Loader(
-        bot.base, bot.root, config=bot.config, services=bot.services, core_version=__version__, disabled=disabled
-    )
+        bot.base, bot.root, config=bot.config, services=bot.services, core_version=__version__,
+        disabled=tuple(settings.disabled), guard=Guard(bot.root, settings.import_limit, bot.log),
+    )  # fmt: skip
     plugins = loader.load({plugin}, on_load=False)
     bot.install(plugins)
     return plugins

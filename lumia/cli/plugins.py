@@ -1,33 +1,51 @@
-"""`lumia plugins`: what is loaded, and what is not and why."""
+"""`lumia plugins`: what is loaded, what is not and why; releasing a plugin from quarantine."""
 
 from __future__ import annotations
 
+import json
 import sys
-from contextlib import redirect_stdout, suppress
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from lumia.cli import output
-from lumia.errors import LumiaError
+from lumia.errors import LumiaError, PluginLoadError
 
 if TYPE_CHECKING:
     from lumia.deployment import Deployments
+    from lumia.loading import Mark
 
+EPILOG = """\b
+Example:
+  lumia plugins
+  lumia plugins --json | jq '.[] | select(.state == "failed")'
+  lumia plugins release dice"""
+UNUSABLE = ("failed", "quarantined")
 COLUMNS = ("name", "place", "version", "state", "tools", "reason")
 
 
-def plugins(as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list.")] = False) -> None:
-    """List the plugins and their state (loaded, failed or disabled), and the tools they offer.
+def mount(app: typer.Typer, group: typer.Typer) -> None:
+    """Add the commands to the tree; group: an empty one that is made like all others."""
+    group.info.invoke_without_command = True
+    group.info.no_args_is_help = False
+    group.info.epilog = EPILOG
+    group.callback(invoke_without_command=True, no_args_is_help=False)(plugins)
+    group.command("release")(release)
+    app.add_typer(group, name="plugins")
 
-    Imports each plugin from its files without starting it, so it needs no running bot. A failure names file and line;
-    then the exit code is 1.
 
-    \b
-    Example:
-      lumia plugins
-      lumia plugins --json | jq '.[] | select(.state == "failed")'
+def plugins(
+    context: typer.Context, as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list.")] = False
+) -> None:
+    """List the plugins and their state (loaded, failed, quarantined or disabled), and the tools they offer.
+
+    Imports each plugin from its files without starting it, in a process of its own, so it needs no running bot. A
+    failure names file and line; then the exit code is 1.
     """
+    if context.invoked_subcommand is not None:
+        return
     rows = listed()
     if as_json:
         output.data(rows)
@@ -36,7 +54,7 @@ def plugins(as_json: Annotated[bool, typer.Option("--json", help="Print a JSON l
         output.table(COLUMNS, [[row[column] for column in COLUMNS] for row in shown])
         for line in deployment():
             output.text(line)
-    if any(row["state"] == "failed" for row in rows):
+    if any(row["state"] in UNUSABLE for row in rows):
         raise typer.Exit(1)
 
 
@@ -71,26 +89,71 @@ def told(deployments: Deployments) -> list[str]:
 
 
 def listed() -> list[dict[str, Any]]:
-    """Return one dict per plugin folder; `reason` says for a failed one what happened at which file and line."""
-    from lumia.cli.opened import read_from_files
+    """Return one dict per plugin folder; `reason` says for a failed one what happened at which file and line.
+
+    They are imported in a process of its own, which a plugin may end. Raises `LumiaError` when the bot can't be opened.
+    """
     from lumia.config import ConfigStore
     from lumia.discovery import discover
-    from lumia.mcp import KIND as TOOL
     from lumia.paths import base, find_root
+    from lumia.quarantine import STAGE as QUARANTINE
 
     root = find_root()
-    disabled = tuple(ConfigStore(root).core.plugins.disabled)
-    with redirect_stdout(sys.stderr), output.quiet(), read_from_files() as (loaded, _):
-        known = {name: plugin.version for name, plugin in loaded.plugins.items()}
-        tools = [(handler.plugin, handler.mark.id) for handler in loaded.handlers(TOOL)]
-        failed = {failure.name: failure for failure in loaded.failures}
+    settings = ConfigStore(root).core.plugins
+    looked = _looked(root, settings.import_limit)
+    known, failed = looked["versions"], looked["failed"]
     rows = []
-    for found in discover(base(), root, disabled):
-        failure = failed.get(found.name)
+    for found in discover(base(), root, tuple(settings.disabled)):
+        stage, reason = failed.get(found.name, ("", str(found.error or "")))
         state = "disabled" if found.disabled else "failed" if found.error or found.name not in known else "loaded"
-        reason = str(failure or found.error or "") if state == "failed" else ""
+        if state == "failed" and stage == QUARANTINE:
+            state = "quarantined"
         version = known.get(found.name, "")
-        offered = sorted(tool for plugin, tool in tools if plugin == found.name)
-        values = (found.name, found.where, version, state, offered, reason)
+        offered = sorted(tool for plugin, tool in looked["tools"] if plugin == found.name)
+        values = (found.name, found.where, version, state, offered, reason if state in UNUSABLE else "")
         rows.append(dict(zip(COLUMNS, values, strict=True)))
     return rows
+
+
+def _looked(root: Path, limit: float) -> dict[str, Any]:
+    from lumia import probing
+
+    def waits(mark: Mark) -> None:
+        output.note(f"plugin {mark.plugin} {mark.what} …")
+
+    done = probing.look(root, probing.python("lumia.cli.looking"), limit=limit, on_wait=waits)
+    sys.stderr.write(done.stderr)
+    try:
+        found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    except (ValueError, IndexError):
+        raise PluginLoadError(
+            f"the process that looked at the plugins ended: {probing.ending(done.returncode)}"
+        ) from None
+    if "error" in found:
+        raise LumiaError(found["error"])
+    return found
+
+
+def release(name: Annotated[str, typer.Argument(help="The plugin, see `lumia plugins`.", metavar="NAME")]) -> None:
+    """Load a quarantined plugin again.
+
+    A version that ended the processes that loaded it is left out, so that the bot starts without it. Release it when
+    what it needs has been mended; another version is loaded without that. Workers take it by themselves, other
+    processes when they are started anew.
+
+    \b
+    Example:
+      lumia plugins release dice
+    """
+    from lumia import quarantine
+    from lumia.discovery import discover, unknown_names
+    from lumia.manifest import hyphenated
+    from lumia.paths import base, find_root
+
+    root, plugin = find_root(), hyphenated(name)
+    if quarantine.release(root, plugin):
+        output.text(f"{plugin} is loaded again, by workers within seconds and by a gateway when it is restarted")
+        return
+    if unknown := unknown_names([plugin], discover(base(), root)):
+        raise PluginLoadError(unknown[0])
+    output.note(f"nothing to do: {plugin} is not quarantined in {root}")

@@ -12,6 +12,7 @@ from lumia.config import ConfigStore
 from lumia.discovery import FIRST_PARTY, discover
 from lumia.pkg import lockfile, requests
 from lumia.pkg.lockfile import Lock
+from lumia.quarantine import suspects
 from lumia.resolve import select
 
 Status = Literal["loaded", "disabled", "failed", "installed"]
@@ -44,6 +45,7 @@ def rows(root: Path, running: Running, *, everything: bool = False) -> list[Row]
     selection = select(found, __version__)
     versions = {one.name: one.version for one in selection.accepted}
     refused = {plugin.name: str(error) for plugin, error in selection.rejected}
+    refused |= {one.plugin: one.reason for one in suspects(paths.base(), root) if one.quarantined}
     known = {plugin.name: plugin for plugin in found if plugin.place not in FIRST_PARTY}
     live = (running() or ()) if lock.plugins or everything else ()
     names = sorted({*lock.plugins, *(plugin.name for plugin in found)} if everything else lock.plugins)

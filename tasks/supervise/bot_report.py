@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -17,10 +16,9 @@ from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
 from typing import Any
 
+from lumia import probing
 from lumia.errors import LumiaError
 from tasks.supervise.account import shimmed
-
-_LIMIT = 60.0
 
 
 @dataclass(frozen=True)
@@ -44,33 +42,27 @@ class BotReport:
 
 def bot_report(base: Path, root: Path, *, checks: bool = False) -> BotReport:
     """Look at the bot of `root`; one that can't even be opened is an error. checks: run those of the plugins, too."""
-    path = [str(base), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    words = [sys.executable, "-m", "tasks.supervise.bot_report", str(root), *(["checks"] if checks else [])]
     try:
-        done = subprocess.run(
-            shimmed(
-                [sys.executable, "-m", "tasks.supervise.bot_report", str(root), *(["checks"] if checks else [])],
-                "--die",
-                str(int(signal.SIGKILL)),
-            ),
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(path)},
-            cwd="/",
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=_LIMIT,
-            start_new_session=True,
-            check=False,
+        done = probing.look(
+            root, shimmed(words, "--die", str(int(signal.SIGKILL))), limit=_import_limit(root), cwd="/", path=base
         )
         found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    except subprocess.TimeoutExpired:
-        return BotReport(
-            errors=(f"loading the plugins took more than {_LIMIT:g} s; one of them hangs while importing",)
-        )
+    except subprocess.TimeoutExpired as error:
+        return BotReport(errors=(f"looking at the plugins took more than {error.timeout:g} s",))
     except (ValueError, IndexError):
         last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
         return BotReport(errors=(f"the bot can't be loaded: {last}",))
     values: dict[str, Any] = {name: tuple(one) if isinstance(one, list) else one for name, one in found.items()}
     return BotReport(**values)
+
+
+def _import_limit(root: Path) -> float:
+    from lumia.config import ConfigStore
+
+    with contextlib.suppress(LumiaError):
+        return float(ConfigStore(root).core.plugins.import_limit)
+    return 0.0
 
 
 def look(root: Path, *, checks: bool = False) -> BotReport:

@@ -8,10 +8,11 @@ from pathlib import Path
 
 from lumia.errors import LumiaError, SupervisorError
 from tasks.supervise.bot_report import bot_report
+from tasks.supervise.check_loading import check_loading
 from tasks.supervise.findings import Finding, fail, ok, risk
 from tasks.supervise.folders import Folders
 from tasks.supervise.ports import is_free, owner
-from tasks.supervise.reported import reported
+from tasks.supervise.reported import is_quarantined, reported
 from tasks.supervise.settings import Settings
 from tasks.supervise.state import UpState
 from tasks.supervise.versions import RESTART, outdated, running
@@ -26,6 +27,7 @@ def check_bot(base: Path, root: Path, settings: Settings, state: UpState | None)
     yield _secret(root)
     yield from _ports(settings, state)
     url = state.redis_url if state is not None else ""
+    yield from check_loading(base, root)
     yield from _contents(base, root, reported(url))
     for text in outdated(base, root, running(url)):
         yield risk("versions", text, RESTART)
@@ -94,7 +96,8 @@ def _contents(base: Path, root: Path, seen: Sequence[str]) -> Iterator[Finding]:
     if not (report.errors or report.config or report.config_warnings):
         yield ok("config", f"the files in {root / 'config'} are valid")
     for text in dict.fromkeys((*report.plugins, *seen)):
-        yield risk("plugins", text, "correct or disable it ([plugins] disabled); the others run")
+        if not is_quarantined(text):  # that is told with a way out of its own
+            yield risk("plugins", text, "correct or disable it ([plugins] disabled); the others run")
     for text in report.plugin_warnings:
         yield risk("plugins", text, "see docs/plugins.md")
     if report.loaded:

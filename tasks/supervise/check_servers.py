@@ -12,6 +12,7 @@ from tasks.supervise.account import account_for
 from tasks.supervise.binaries import REDIS_MINIMUM, find_postgres, find_redis
 from tasks.supervise.check_accounts import check_accounts
 from tasks.supervise.check_inbox import check_inbox
+from tasks.supervise.check_queues import check_queues
 from tasks.supervise.findings import Finding, fail, ok, risk
 from tasks.supervise.folders import Folders
 from tasks.supervise.heartbeats import server_time
@@ -65,6 +66,7 @@ def _questions(redis: Connection, shown: str) -> Iterator[Finding]:
     yield _clock(redis)
     yield from check_accounts(redis)
     yield from check_inbox(redis)
+    yield from check_queues(redis)
 
 
 def _persistence(redis: Connection) -> Finding:

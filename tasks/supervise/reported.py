@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from lumia.errors import BackendUnavailableError
+from lumia.quarantine import STAGE as QUARANTINE
 from tasks.keys import FAILURES, PREFIX
 from tasks.supervise.resp import connect
 
@@ -28,3 +29,8 @@ def reported(url: str) -> list[str]:
 def as_lines(failures: Iterable[str]) -> list[str]:
     """Return failures as lines for a terminal, `! plugin …`."""
     return [" ".join(f"! {'' if one.startswith('plugin ') else 'plugin '}{one}".split()) for one in failures]
+
+
+def is_quarantined(failure: str) -> bool:
+    """Tell whether a failure is that the plugin was left out for ending processes; their marks tell more of it."""
+    return f" ({QUARANTINE}, " in failure

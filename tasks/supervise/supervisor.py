@@ -9,10 +9,13 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
 from lumia.errors import LumiaError, SupervisorError
+from lumia.loading import IMPORT, Mark, amend, of_process, remove
+from lumia.quarantine import too_long
 from tasks.supervise import requests
 from tasks.supervise.folders import Folders
 from tasks.supervise.identity import start_mark
@@ -27,6 +30,8 @@ START_TRIES = 3
 """Deaths of an essential service before it was ever ready after which `up` gives up."""
 EXTRA_WAIT = 30.0
 """Seconds that inessential services may keep `up` from saying it is ready, once the essential ones are."""
+LOADING = 600.0
+"""Seconds a plugin's `on_load` may take, beyond which its process isn't waited for any more."""
 _PULSE, _HOUSEKEEPING, _COMPARING = 0.1, 5.0, 1.0
 _SECOND_THOUGHT = 1.0
 """Seconds within which two signals are one wish: Ctrl-C under `make` reaches us twice."""
@@ -75,6 +80,7 @@ class Supervisor:
         self._essential_since = 0.0
         self._housekept = time.monotonic()
         self._wake: tuple[int, int] = (-1, -1)
+        self._told_loading: dict[str, Path] = {}
 
     @property
     def state(self) -> UpState:
@@ -148,7 +154,15 @@ class Supervisor:
     def _mourn(self, child: Child, how: str) -> None:
         pid = f" (pid {child.pid})" if child.pid else ""
         words = child.last_words()
+        mark = self._loading(child)
+        if mark is not None:  # it is tried without that plugin soon: neither hopeless nor worth long pauses
+            child.deaths = 0
         wait = child.bury()
+        if mark is not None:
+            amend(mark, ended=mark.ended or how)
+            stage = f"while plugin {mark.plugin} was in its {mark.doing}"
+            self._say(f"{child.name}{pid} {how} {stage}; see `lumia plugins`; starting it again in {wait:g} s")
+            return
         hopeless = not self._announced and child.service.essential and child.deaths >= START_TRIES
         if hopeless and not child.was_ready:
             raise SupervisorError(f"{child.name} {how} {child.deaths} times: {words}; see {child.log}")
@@ -164,8 +178,31 @@ class Supervisor:
         child.succeed()
         self._say(f"{child.name} (pid {pid}) left because {why} (exit code {code}); starting it again at once")
 
+    def _loading(self, child: Child) -> Mark | None:
+        """Return what a process is loading, or was loading when it ended."""
+        mark = of_process(self._folders.root, child.pid) if child.pid else None
+        here = mark is not None and mark.age <= time.monotonic() - child.started_at + _SECOND_THOUGHT
+        return mark if here else None  # an earlier process may have had the same pid
+
+    def _loads(self, child: Child) -> bool:
+        """Tell whether a process may go on to load a plugin: models are loaded in `on_load`, imports end themselves."""
+        mark = self._loading(child)
+        if mark is None or not mark.alive or mark.age > (mark.limit + _SECOND_THOUGHT if mark.limit else LOADING):
+            return False
+        if self._told_loading.get(child.name) != mark.file:
+            self._told_loading[child.name] = mark.file
+            self._say(f"{child.name} (pid {child.pid}) isn't ready yet: plugin {mark.plugin} {mark.what}")
+        return True
+
     def _overdue(self, child: Child) -> None:
+        if self._loads(child):
+            return
         limit = child.service.start_timeout
+        mark = self._loading(child)
+        if mark is not None and mark.doing == IMPORT:
+            amend(mark, ended=too_long(mark.limit or limit), hung=True)
+            self._mourn(child, f"wasn't ready after {limit:g} s")
+            return
         if not child.service.command:
             raise SupervisorError(f"{child.name} doesn't answer at {child.service.url}; start it, or correct its URL")
         if not self._announced and child.service.essential:
@@ -296,6 +333,8 @@ class Supervisor:
                     f"{child.name} (pid {child.pid}) did not end in time and was killed; nothing accepted is lost"
                 )
                 waiting.remove(child)
+                if (mark := self._loading(child)) is not None:
+                    remove(mark)  # that was our doing
                 child.close()
             if waiting:
                 self._sleep()

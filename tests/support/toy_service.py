@@ -1,7 +1,8 @@
 """A process for tests of the supervisor: it says that it lives, and how it ended.
 
-`toy_service.py FOLDER NAME MODE`; MODE is steady, stubborn (ignores SIGTERM), failing (ends at once) or forking (has a
-child of its own in its group). SIGUSR1 lets it leave with exit code 70, SIGUSR2 with 0.
+`toy_service.py FOLDER NAME MODE`; MODE is steady, stubborn (ignores SIGTERM), failing (ends at once), forking (has a
+child of its own in its group) or loading (ends while it loads a plugin, until that is quarantined). SIGUSR1 lets it
+leave with exit code 70, SIGUSR2 with 0.
 """
 
 from __future__ import annotations
@@ -32,6 +33,17 @@ def end(number: int, frame: FrameType | None) -> None:
 if mode == "failing":
     sys.stdout.write(f"{name} has no luck\n")
     sys.exit(3)
+if mode == "loading":
+    from lumia.errors import PluginLoadError
+    from lumia.quarantine import Guard
+
+    guard = Guard(folder.parent)
+    try:
+        guard.check("bad", "1")
+        with guard.over("bad", "1", "import"):
+            os._exit(3)
+    except PluginLoadError as error:
+        note(str(error))
 signal.signal(signal.SIGTERM, end)
 signal.signal(signal.SIGUSR1, lambda *_: os._exit(70))
 signal.signal(signal.SIGUSR2, lambda *_: os._exit(0))

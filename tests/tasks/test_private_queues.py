@@ -12,11 +12,12 @@ from lumia.errors import BackendUnavailableError
 from lumia.marks import Retry
 from lumia.paths import base
 from lumia.ports import Limits, RunRequest
-from lumia.routes import Plan, PlanStep
+from lumia.routes import Plan, PlanStep, Route, RouteTable
 from lumia.system import new_id
 from lumia.testing import fake_redis
 from tasks import private_queues
 from tasks.supervise.check_accounts import check_accounts
+from tasks.supervise.check_queues import check_queues
 from tasks.supervise.resp import connect as ask
 from tasks.transport import RedisTransport, connect
 from tests.support.wait import until
@@ -110,3 +111,30 @@ def test_an_alarm_is_raised_and_ended(transport: RedisTransport) -> None:
     assert transport.health().counters["alarms"] == 1
     transport.alarm("resident p.polls", "", "")
     assert transport.health().counters["alarms"] == 0
+
+
+def route(handler: str, queue: str, *, hard: bool = False) -> Route:
+    plugin = handler.partition(".")[0].replace("_", "-")
+    return Route("consumer", "x", handler, plugin, queue=queue, timeout=5.0, hard=hard)
+
+
+def test_the_doctor_names_queues_that_no_worker_serves_and_how_to_serve_them(
+    url: str, transport: RedisTransport, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    routes = (
+        route("rss_feeds.read", "plugin.rss-feeds"),
+        route("a.draw", "heavy", hard=True),
+        route("b.say", "celery"),
+    )
+    transport.publish(RouteTable(0, routes, (), {}))
+    with ask(url) as redis:
+        assert list(check_queues(redis)) == [], "while no worker runs, and nothing waits"
+        transport.tell_shared("host:1:bb", {"celery"})
+        heavy, isolated = check_queues(redis)
+        assert heavy.message == "no worker serves the queue heavy (a): nothing waits in it yet"
+        assert heavy.fix.startswith("lumia worker add --queues heavy --pool prefork")
+        assert isolated.message == "no worker serves the queue plugin.rss-feeds (rss-feeds): nothing waits in it yet"
+        assert isolated.fix.startswith("lumia isolated rss-feeds")
+        monkeypatch.setattr(private_queues, "TELL_SECONDS", 0.0)
+        transport.tell_shared("host:1:bb", {"celery", "heavy", "plugin.rss-feeds"})
+        assert list(check_queues(redis)) == []

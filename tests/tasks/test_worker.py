@@ -15,7 +15,9 @@ from celery import Celery as CeleryApp
 import lumia
 from lumia.paths import base
 from lumia.runtime import Runtime
+from tasks.supervise.check_queues import check_queues
 from tasks.supervise.ports import free_port
+from tasks.supervise.resp import connect as ask
 from tasks.transport import RedisTransport
 from tests.support.wait import until
 from tests.support.workers import bot_root, celery, worker, write_plugin
@@ -107,9 +109,13 @@ def test_a_worker_can_be_given_the_queue_of_a_plugin_alone(bot: Runtime, root: P
         four = lumia.pipe.start("four", lumia.Box.any(1))
         assert lumia.runs.wait(four, 20).outcome == "done"
         assert lumia.runs.result(run).outcome is None  # type: ignore[union-attr]
-        with worker(root, url, "-Q", "heavy", name="heavy") as heavy:
-            assert lumia.runs.wait(run, 20).outcome == "done"
-            assert lumia.store.of("staged").get("pid") == heavy.process.pid
+        with ask(url) as redis:
+            lonely = ["no worker serves the queue heavy (staged): 1 step waiting in it"]
+            until(lambda: [one.message for one in check_queues(redis)] == lonely, what="the doctor names the queue")
+            with worker(root, url, "-Q", "heavy", name="heavy") as heavy:
+                assert lumia.runs.wait(run, 20).outcome == "done"
+                assert lumia.store.of("staged").get("pid") == heavy.process.pid
+                until(lambda: not list(check_queues(redis)), what="its worker has told that it serves the queue")
 
 
 def test_what_waits_in_the_queue_of_a_removed_plugin_is_not_forgotten(bot: Runtime, root: Path, url: str) -> None:

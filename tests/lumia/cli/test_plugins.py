@@ -7,6 +7,7 @@ from typing import Any
 from lumia.cli.plugins import told
 from lumia.deployment import Member, Wanted
 from lumia.inmemory import InMemoryTransport
+from lumia.loading import FOLDER
 from tests.lumia.cli.conftest import Cli, Done
 
 
@@ -33,7 +34,8 @@ def price(thing: str) -> dict:
 """
     cli.plugin("shop", code)
     assert row(cli("plugins", "--json"), "shop")["tools"] == ["shop.price"]
-    assert any(line.startswith("shop ") and "shop.price" in line for line in cli("plugins").out.splitlines())
+    lines = cli("plugins").out.splitlines()
+    assert any(line.startswith("shop ") and "loaded" in line and "shop.price" in line for line in lines)
 
 
 def test_a_failed_plugin_is_told_with_file_and_line_and_the_exit_code(cli: Cli) -> None:
@@ -57,11 +59,6 @@ def test_a_disabled_plugin_is_listed_as_such(cli: Cli) -> None:
     assert (done.code, row(done, "tired")["state"], row(done, "tired")["reason"]) == (0, "disabled", "")
 
 
-def test_the_table_names_every_plugin(cli: Cli) -> None:
-    cli.plugin("good", "import lumia\n")
-    assert any(line.startswith("good ") and "loaded" in line for line in cli("plugins").out.splitlines())
-
-
 def test_what_the_processes_of_a_bot_work_with_is_told_in_sentences() -> None:
     deployments = InMemoryTransport().deployments()
     assert told(deployments) == []
@@ -78,3 +75,20 @@ def test_what_the_processes_of_a_bot_work_with_is_told_in_sentences() -> None:
         "deployment 2 was rolled back:",
         "  a: plugin dice (import, plugins/dice/plugin.py:7): no",
     ]
+
+
+def test_a_plugin_that_ends_its_process_is_named_left_out_and_released(cli: Cli) -> None:
+    cli.plugin("bad", "import os\nos._exit(5)\n")
+    cli.plugin("good", "import lumia\n")
+    done = cli("plugins", "--json")
+    assert done.code == 1
+    assert [row(done, name)["state"] for name in ("bad", "good")] == ["failed", "loaded"]
+    assert "ended during its import: exit code 5" in row(done, "bad")["reason"]
+    (mark,) = (cli.root / FOLDER).glob("bad.*")
+    for number in (1, 2):
+        (mark.parent / f"bad.{number}-x-1.json").write_bytes(mark.read_bytes())
+    again = cli("plugins", "--json")
+    assert row(again, "bad")["state"] == "quarantined"
+    assert "lumia plugins release bad" in row(again, "bad")["reason"]
+    assert cli("plugins", "release", "bad").code == 0
+    assert not list((cli.root / FOLDER).glob("bad.*"))

@@ -109,6 +109,13 @@ def test_a_start_that_can_not_succeed_fails_in_one_line_and_leaves_nothing(bot_r
         assert "store ended" in bot.diary
 
 
+def test_a_plugin_that_ends_its_process_is_named_and_the_bot_is_ready_without_it(bot_root: Path) -> None:
+    with toy_bot(bot_root, "front=loading") as bot:
+        bot.wait_ready()
+        assert bot.log.count("ended with exit code 3 while plugin bad was in its import") == 3
+        assert "quarantined: 3 processes ended during its import" in "".join(bot.diary)
+
+
 def test_an_inessential_service_that_fails_does_not_stop_the_bot(bot_root: Path) -> None:
     with toy_bot(bot_root, "front=steady", "extra=failing?") as bot:
         until(lambda: bot.state.ready, what="ready")
