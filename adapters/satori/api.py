@@ -92,7 +92,7 @@ def headers(server: Server, login: Login | None = None) -> dict[str, str]:
 
 
 def _header(text: str) -> str:
-    if not (text.isascii() and text.isprintable()):
+    if not (text.isascii() and text.isprintable() and text == text.strip()):
         raise RejectedError(f"{text[:40]!r} can't be in a header, so Satori has no way to name this login")
     return text
 
