@@ -21,7 +21,7 @@ class Logins:
     def __init__(self, server: Server) -> None:
         self.server = server
         self._names: dict[Login, str] = {}
-        self._serials: dict[Any, Login] = {}
+        self._serials: dict[int, Login] = {}
         self.dirty = False
 
     def known(self) -> list[Login]:
@@ -38,7 +38,8 @@ class Logins:
     def changed(self, event: Mapping[str, Any]) -> None:
         """Take in a login event; one that names nobody is about the login of the same `sn`."""
         about = incoming.part(event, "login")
-        who = incoming.login_of(event) or self._serials.get(about.get("sn"))
+        serial = about.get("sn")
+        who = incoming.login_of(event) or (self._serials.get(serial) if type(serial) is int else None)
         if who is None:
             return
         if event.get("type") == "login-removed":
@@ -66,7 +67,7 @@ class Logins:
         name = user.get("nick") or user.get("name") or self._names.get(who, "")
         self.dirty = self.dirty or who not in self._names
         self._names[who] = str(name)
-        if about.get("sn") is not None:
+        if type(about.get("sn")) is int:
             self._serials[about["sn"]] = who
         self._show(self.state(who), who, about.get("status", ONLINE))
 

@@ -141,3 +141,25 @@ def test_other_events_reach_who_listens_once(satori: Satori, start: Start) -> No
         until(lambda: stored() == 3)
         until(lambda: heard)
     assert heard == [(1, "main", "12")]
+
+
+def test_an_answer_to_the_bots_words_is_for_it_and_carries_what_the_platform_wants_back(
+    satori: Satori, start: Start, seen: Seen
+) -> None:
+    with start():
+        satori.say("hello", referrer={"event": "e1"})
+        until(lambda: satori.messages["12"])
+        sent = satori.messages["12"][0]["id"]
+        until(lambda: lumia.adapters.receipts.sent("satori", "main", {"kind": "group", "id": "12"}, sent))
+        satori.say(content=f'<quote id="{sent}"/>quiet, bot')
+        satori.say(content='<quote id="m1"/>quiet, ada')
+        seen.wait(3)
+    assert [msg["mentions_bot"] for msg, _ in seen.all] == [False, True, False]
+    asked = [one.body for one in satori.asked if one.path == "/v1/message.create"]
+    assert [one.get("referrer") for one in asked] == [{"event": "e1"}]
+
+
+def test_a_message_too_large_with_its_raw_form_goes_without_it(satori: Satori, start: Start, seen: Seen) -> None:
+    with start():
+        satori.say("quiet " + "x" * 400_000, _data={"filler": "y" * 700_000})
+        assert len(seen.wait(1)[0][0]["text"]) == 400_006

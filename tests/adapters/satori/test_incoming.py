@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import copy
 import json
+from contextlib import suppress
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from nonebot.adapters.satori.event import PrivateMessageCreatedEvent, PublicMessageCreatedEvent
 
 import lumia
@@ -115,3 +118,21 @@ def test_an_accounts_name_can_be_read_back(login: Login, monkeypatch: pytest.Mon
     assert accounts.required(server.account(login)) == (server, login)
     with pytest.raises(lumia.errors.PayloadError):
         accounts.required("main/only")
+
+
+KEYS = ["id", "type", "name", "nick", "user", "login", "platform", "channel", "guild", "member", "message", "content",
+        "quote", "created_at", "timestamp", "sn", "is_bot", "self_id"]  # fmt: skip
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8)
+VALUES: st.SearchStrategy[Any] = st.recursive(
+    SCALARS | st.sampled_from(['<quote id="1"><author id="9"/></quote><img src="x"/>', "9"]),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=5),
+    max_leaves=12,
+)
+
+
+@given(st.dictionaries(st.sampled_from(KEYS), VALUES, max_size=8))
+def test_an_event_of_any_shape_is_a_message_or_a_payload_error(event: dict[str, Any]) -> None:
+    incoming.login_of(event), incoming.ignored(event, ME), incoming.event_id(event), incoming.fingerprint(event)
+    incoming.meta(event, ME)
+    with suppress(lumia.errors.PayloadError):
+        read(event)
