@@ -39,9 +39,8 @@ def _judged(found: list[Mapping[str, Any]]) -> Checked:
         return Checked(ok=False, detail="the Satori server has no such login; connect one there first")
     names = ", ".join(_named(one) for one in found)
     off = [_named(one) for one in found if one.get("status", ONLINE) != ONLINE]
-    if off:
-        return Checked(ok=False, identity=names, detail=f"not online at the Satori server: {', '.join(off)}")
-    return Checked(ok=True, identity=names)
+    detail = f"not online at the Satori server: {', '.join(off)}" if off else ""
+    return Checked(ok=len(off) < len(found), identity=names, detail=detail)
 
 
 def _named(login: Mapping[str, Any]) -> str:

@@ -180,7 +180,7 @@ def test_the_check_says_who_the_logins_are(satori: Satori) -> None:
         assert checked("main") == lumia.adapters.Checked(True, "Bot (mock 9)")
     with bot_of(satori, platform=None, self_id=None):
         told = checked("main")
-        assert not told.ok and "Off (discord 80)" in told.detail and "Bot (mock 9)" in told.identity
-        assert checked("main/mock/9").ok
+        assert told.ok and told.detail.endswith("Off (discord 80)") and "Bot (mock 9)" in told.identity
+        assert checked("main/mock/9").ok and not checked("main/discord/80").ok
     with bot_of(satori, token="wrong"):
         assert "look at token" in checked("main").detail
