@@ -87,7 +87,9 @@ def headers(server: Server, login: Login | None = None) -> dict[str, str]:
     if server.token:
         made["Authorization"] = f"Bearer {server.token}"
     if login is not None:
-        made |= {"Satori-Platform": _header(login.platform), "Satori-User-ID": _header(login.self_id)}
+        platform, self_id = _header(login.platform), _header(login.self_id)
+        made |= {"Satori-Platform": platform, "Satori-User-ID": self_id}
+        made |= {"X-Platform": platform, "X-Self-ID": self_id}  # as they were called before
     return made
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -13,6 +14,7 @@ from .accounts import NAME, Login, Server
 
 OFFLINE, ONLINE, CONNECT, DISCONNECT, RECONNECT = range(5)
 """`login.status` (satori.chat, Login)."""
+_log = logging.getLogger("lumia.satori")
 
 
 class Logins:
@@ -50,26 +52,29 @@ class Logins:
     def told(self, about: Mapping[str, Any]) -> Login | None:
         """Take in one login; returns it if it is served here."""
         who = incoming.login_of({"login": about})
-        if who is None or not self.server.serves(who):
-            return None
-        self._told(who, about)
-        return who
+        return who if who is not None and self._told(who, about) else None
 
     def heard(self, login: Login) -> None:
         """Take in that an event of a login came: it is online."""
         if login not in self._names:
             self._told(login, {})
 
-    def _told(self, who: Login, about: Mapping[str, Any]) -> None:
+    def _told(self, who: Login, about: Mapping[str, Any]) -> bool:
         if not self.server.serves(who):
-            return
+            return False
+        try:
+            state = self.state(who)
+        except lumia.errors.PayloadError as error:
+            _log.error("satori account %s: a login is not served: %s", self.server.name, error)
+            return False
         user = incoming.part(about, "user")
         name = user.get("nick") or user.get("name") or self._names.get(who, "")
         self.dirty = self.dirty or who not in self._names
         self._names[who] = str(name)
         if type(about.get("sn")) is int:
             self._serials[about["sn"]] = who
-        self._show(self.state(who), who, about.get("status", ONLINE))
+        self._show(state, who, about.get("status", ONLINE))
+        return True
 
     def _show(self, state: AccountState, who: Login, status: Any) -> None:
         detail = " ".join(filter(None, (self._names[who], f"({who.platform} {who.self_id})")))

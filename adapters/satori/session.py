@@ -9,8 +9,8 @@ import lumia
 
 from .accounts import NAME, Server
 
-KEPT = 86400.0
-"""Seconds after which a number is worth nothing: servers keep events for some minutes."""
+KEPT = 30 * 86400.0
+"""Seconds for which a number is kept: some servers keep events by their count, and it may be quiet for long."""
 
 
 def load(server: Server) -> int | None:

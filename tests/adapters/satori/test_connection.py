@@ -8,6 +8,7 @@ import pytest
 
 import lumia
 from lumia.adapters import AccountState
+from lumia.errors import BackendUnavailableError
 from tests.adapters.satori.conftest import Seen, Start, stored
 from tests.peers.satori import Satori
 from tests.support.wait import until
@@ -163,3 +164,39 @@ def test_a_message_too_large_with_its_raw_form_goes_without_it(satori: Satori, s
     with start():
         satori.say("quiet " + "x" * 400_000, _data={"filler": "y" * 700_000})
         assert len(seen.wait(1)[0][0]["text"]) == 400_006
+
+
+def test_what_the_broker_did_not_take_is_asked_for_again(
+    satori: Satori, start: Start, seen: Seen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submit, away, refused = lumia.adapters.submit, [False], []
+
+    async def submitted(*args: Any, **kwargs: Any) -> str:
+        if away[0]:
+            refused.append(args)
+            raise BackendUnavailableError("the broker is away")
+        return await submit(*args, **kwargs)
+
+    monkeypatch.setattr(lumia.adapters, "submit", submitted)
+    with start():
+        satori.say("before")
+        until(lambda: stored() == 1)
+        away[0] = True
+        satori.say("meanwhile")
+        until(lambda: refused)
+        satori.cut()
+        until(lambda: len(satori.identified) == 2)
+        assert (satori.identified[1]["sn"], stored()) == (1, 1)
+        away[0] = False
+        seen.wait(2)
+        until(lambda: stored() == 2)
+    assert texts(seen) == ["before", "meanwhile"]
+
+
+def test_a_login_without_a_possible_name_stops_no_other(satori: Satori, start: Start, seen: Seen) -> None:
+    satori.logins.append(satori.login("mock", "a" * 600, "Odd"))
+    with start(platform=None, self_id=None):
+        satori.say("odd", login=1)
+        satori.say("fine")
+        assert seen.wait(1)[0][0]["account"] == ONE
+        until(lambda: stored() == 2)

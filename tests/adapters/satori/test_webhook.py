@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 from typing import Any
 
+import pytest
+
 import lumia
 from lumia.gateway.settings import Settings
 from tests.adapters.satori.conftest import SATORI, Seen, Start
@@ -40,6 +42,21 @@ def test_a_post_without_the_token_is_refused_and_counted(satori: Satori, start: 
         assert running.client.post(url, content=b"[", headers={"Authorization": "Bearer h00k"}).status_code == 400
         until(lambda: lumia.store.of("satori").get("refused", scope="main"))
     assert seen.all == []
+
+
+def test_while_the_broker_is_away_nothing_is_accepted(satori: Satori, start: Start, seen: Seen) -> None:
+    def away(*args: Any, **kwargs: Any) -> Any:
+        raise lumia.errors.BackendUnavailableError("the broker is away")
+
+    with start(**HOOK) as running, pytest.MonkeyPatch.context() as patched:
+        event, url = satori.say("quiet"), f"{running.url}/satori/main"
+        assert satori.post(url, "h00k", satori.say("quiet first")).status_code == 204
+        patched.setattr(lumia.adapters, "submit", away)
+        answer = satori.post(url, "h00k", event)
+        assert (answer.status_code, int(answer.headers["retry-after"]) >= 1) == (503, True)
+        patched.undo()
+        assert satori.post(url, "h00k", event).status_code == 204
+        seen.wait(2)
 
 
 def test_a_server_that_is_connected_to_takes_no_posts(satori: Satori, start: Start) -> None:
