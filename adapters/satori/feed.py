@@ -63,7 +63,7 @@ class Feed:
             await gateway.call(self.logins.keep)
 
     async def _message(self, event: dict[str, Any], login: Login) -> None:
-        if incoming.ignored(event, login):
+        if incoming.ignored(event, login, self.logins.known()):
             self.logins.state(login).event()
             return
         found = incoming.reading(event)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import lumia
@@ -42,10 +42,11 @@ def login_of(event: Json) -> Login | None:
     return None
 
 
-def ignored(event: Json, login: Login) -> str:
-    """Return why a created message is no talk of a person's, "" when it is."""
+def ignored(event: Json, login: Login, others: Collection[Login] = ()) -> str:
+    """Return why a created message is no talk of a person's, "" when it is. others: logins that are bots of ours."""
     user = author(event)
-    if identifier(user.get("id")) == login.self_id:
+    id = identifier(user.get("id"))
+    if id == login.self_id or Login(login.platform, id) in others:
         return "from the bot itself"
     return "from a bot" if user.get("is_bot") is True else ""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import pytest
@@ -25,8 +26,9 @@ def texts(seen: Seen) -> list[str]:
 
 
 def test_after_an_outage_the_session_goes_on_where_everything_is_stored(
-    satori: Satori, start: Start, seen: Seen
+    satori: Satori, start: Start, seen: Seen, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level(logging.DEBUG)
     with start() as running:
         satori.say("one")
         until(lambda: stored() == 1)
@@ -43,6 +45,8 @@ def test_after_an_outage_the_session_goes_on_where_everything_is_stored(
         until(lambda: len(satori.read("12")) == 3)
     assert texts(seen) == ["one", "two, while nobody listens", "three, while the gateway is stopped"]
     assert [one.get("sn") for one in satori.identified] == [None, 1, 2]
+    logged = "\n".join(one.getMessage() for one in caplog.records if one.name != "websockets.server")  # the peer's own
+    assert "the connection was cut" in logged and satori.token not in logged
 
 
 def test_what_is_sent_again_is_one_message(satori: Satori, start: Start, seen: Seen) -> None:
@@ -73,11 +77,14 @@ def test_a_server_that_counts_anew_is_followed(satori: Satori, start: Start, see
 
 def test_each_login_is_an_account_and_answers_by_itself(satori: Satori, start: Start, seen: Seen) -> None:
     satori.logins.append({**satori.login("discord", "80@x", "Other"), "sn": 2})
+    satori.logins.append({**satori.login("mock", "10", "Third"), "sn": 3})
     with start(platform=None, self_id=None):
-        until(lambda: account(OTHER).state == "connected" and account("main").standing.detail == "2 logins")
+        until(lambda: account(OTHER).state == "connected" and account("main").standing.detail == "3 logins")
+        satori.say("what the first hears of the third is no talk", login=0, user="10")
         satori.say("to the first", login=0)
         satori.say("to the second", login=1, channel="77")
         seen.wait(2)
+        assert {msg["text"] for msg, _ in seen.all} == {"to the first", "to the second"}
         until(lambda: satori.read("77") and satori.read("12"))
         asked = [one.headers for one in satori.asked if one.path == "/v1/message.create"]
         names = sorted((one["satori-platform"], one["satori-user-id"]) for one in asked)
@@ -88,7 +95,7 @@ def test_each_login_is_an_account_and_answers_by_itself(satori: Satori, start: S
         satori.push({"type": "login-updated", "timestamp": 1, "login": {"sn": 2, "status": 0}})
         until(lambda: account(OTHER).state == "offline" and account(ONE).state == "connected")
         satori.push({"type": "login-removed", "timestamp": 1, "login": satori.logins[1]})
-        until(lambda: lumia.store.of("satori").get("logins", scope="main") == [["mock", "9"]])
+        until(lambda: lumia.store.of("satori").get("logins", scope="main") == [["mock", "9"], ["mock", "10"]])
         satori.cut()
         until(lambda: account(ONE).state == "connected" and len(satori.identified) == 2)
 
@@ -124,12 +131,18 @@ def test_a_server_that_is_silent_is_left(satori: Satori, start: Start, monkeypat
 
 def test_other_events_reach_who_listens_once(satori: Satori, start: Start) -> None:
     heard: list[Any] = []
+    said: list[Any] = []
 
     @lumia.event.consumer("satori.reaction_added")
     def reacted(content: lumia.Box[Any]) -> None:
         heard.append((content.into()["sn"], content.meta["account"], content.meta["chat"]["id"]))
 
-    with start(reacted):
+    @lumia.event.consumer("msg.satori")
+    def raw(content: lumia.Box[Any]) -> None:
+        said.append((content.into()["message"]["content"], content.meta["account"]))
+
+    with start(reacted, raw):
+        satori.say(content="<b>raw</b>")
         event = {
             "type": "reaction-added",
             "timestamp": 5,
@@ -137,11 +150,10 @@ def test_other_events_reach_who_listens_once(satori: Satori, start: Start) -> No
             "channel": {"id": "12", "type": 0},
         }
         satori.push(event)
-        satori.push({**event, "sn": 1})
+        satori.push({**event, "sn": 2})
         satori.push({"type": "guild-member-added", "timestamp": 6, "login": satori.logins[0]})
-        until(lambda: stored() == 3)
-        until(lambda: heard)
-    assert heard == [(1, "main", "12")]
+        until(lambda: stored() == 4 and heard and said)
+    assert (heard, said) == ([(2, "main", "12")], [("<b>raw</b>", "main")])
 
 
 def test_an_answer_to_the_bots_words_is_for_it_and_carries_what_the_platform_wants_back(
