@@ -18,6 +18,7 @@ LOGINS = ("login-added", "login-removed", "login-updated")
 DIRECT = 1
 _TYPE = re.compile(r"[a-z0-9_.]{1,64}")
 _MOST_ADDRESS = 4000
+_TOLD = ("kind", "name", "blob", "size", "media_type", "error")
 Json = Mapping[str, Any]
 
 
@@ -161,8 +162,8 @@ def file(item: Json, proxied: Sequence[str]) -> dict[str, Any]:
     `ref` is what the server is asked for: an internal address, or `proxy:` and an ordinary one.
     """
     source = str(item["source"])
-    made = {key: value for key, value in item.items() if key in ("kind", "name", "blob", "size", "media_type")}
-    if "blob" in made:
+    made = {key: value for key, value in item.items() if key in _TOLD}
+    if "blob" in made or "error" in made:
         return made
     if len(source) > _MOST_ADDRESS:
         return {**made, "error": "its address is too long"}

@@ -61,7 +61,7 @@ def delete_of(src: str, content: lumia.Box[Any]) -> None:
 @lumia.event.consumer("msg.media.satori", queue="media", retry=lumia.media.RETRY)
 def fetch(content: lumia.Box[Any]) -> None:
     """Fetch a message's files before it goes on."""
-    lumia.media.receive(content, files.locate)
+    lumia.media.receive(content, files.locate, same=files.never_the_same)
 
 
 @lumia.event.consumer("satori.send", retry=lumia.adapters.RETRY)

@@ -73,12 +73,17 @@ def test_files_are_fetched_before_the_message_goes_on(satori: Satori, start: Sta
                            f'<img src="data:image/png;base64,{inline}"/><file src="internal:../../admin"/>'
                            f'<img src="{satori.url}/v1/proxy/internal:mock/9/p"/>quiet')  # fmt: skip
         (msg, _) = seen.wait(1)[0]
+        satori.files["internal:mock/9/p"] = ("image/png", PNG + b"another")
+        satori.say(content='<img src="internal:mock/9/p"/><img src="data:image/png;base64,!!"/>quiet')
+        (later, _) = seen.wait(2)[1]
+    assert later["media"][0]["blob"]["digest"] != msg["media"][0]["blob"]["digest"]
+    assert "could not be stored" in later["media"][1]["error"]
     blobs = [one.get("blob") for one in msg["media"]]
     assert [bool(blob) for blob in blobs] == [True, True, False, True, False, False]
     assert blobs[0]["digest"] == blobs[1]["digest"] == blobs[3]["digest"]
     assert "leads out" in msg["media"][4]["error"]
     asked = [one for one in satori.asked if one.path.startswith("/v1/proxy/")]
-    assert {one.headers.get("authorization") for one in asked} == {f"Bearer {satori.token}"} and len(asked) == 3
+    assert {one.headers.get("authorization") for one in asked} == {f"Bearer {satori.token}"} and len(asked) == 4
 
 
 def test_wrong_settings_are_named_and_stop_no_other(caplog: Any) -> None:
