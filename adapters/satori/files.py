@@ -13,7 +13,8 @@ import lumia
 from . import accounts, api, incoming
 
 _KINDS = ("image", "audio", "video")
-_PLAIN = ":/?&=%@!$'()*+,;~-._"
+_PLAIN = ":/&=@!$'()*+,;~-._"
+"""Signs of an address that need no escape in the path of another: a ? would end it there."""
 _TYPE = re.compile(r"[\w.+-]{1,60}/[\w.+-]{1,60}")
 
 

@@ -22,6 +22,7 @@ from contextlib import suppress
 from html.parser import HTMLParser
 from types import TracebackType
 from typing import Any, Self
+from urllib.parse import unquote
 
 import httpx
 from websockets.exceptions import ConnectionClosed
@@ -220,7 +221,7 @@ class Satori:
             self.asked.append(asked)
             name = asked.path.removeprefix(f"{self.path}/v1/")
             if name.startswith("proxy/"):
-                return self._proxied(name.removeprefix("proxy/"))
+                return self._proxied(unquote(name.partition("?")[0].removeprefix("proxy/")))
             if name not in METHODS or name in self.without:
                 return 404, "method not found", {}, ""
             if self.token and asked.headers.get("authorization") != f"Bearer {self.token}":

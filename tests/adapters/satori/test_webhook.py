@@ -65,11 +65,12 @@ def test_a_server_that_is_connected_to_takes_no_posts(satori: Satori, start: Sta
 
 
 def test_files_are_fetched_before_the_message_goes_on(satori: Satori, start: Start, seen: Seen) -> None:
-    satori.files["internal:mock/9/p"] = satori.files["https://hidden.example/q"] = ("image/png", PNG)
+    satori.files["internal:mock/9/p"] = satori.files["https://hidden.example/q?at=a%2Fb&n=1"] = ("image/png", PNG)
     inline = base64.b64encode(PNG).decode()
     with start():
         satori.meta("https://hidden.example/")
-        satori.say(content='<img src="internal:mock/9/p"/><img src="https://hidden.example/q"/><img src="internal:no"/>'
+        satori.say(content='<img src="internal:mock/9/p"/><img src="https://hidden.example/q?at=a%2Fb&amp;n=1"/>'
+                           '<img src="internal:no"/>'
                            f'<img src="data:image/png;base64,{inline}"/><file src="internal:../../admin"/>'
                            f'<img src="{satori.url}/v1/proxy/internal:mock/9/p"/>quiet')  # fmt: skip
         (msg, _) = seen.wait(1)[0]
