@@ -110,11 +110,19 @@ def test_a_table_with_a_login_serves_that_one_alone(satori: Satori, start: Start
     assert [(msg["text"], msg["account"]) for msg, _ in seen.all] == [("ours", "main")]
 
 
-def test_a_wrong_token_is_told_and_not_tried_again_at_once(satori: Satori, start: Start) -> None:
-    with start(token="wrong"):
+def test_a_wrong_token_is_told_and_not_tried_again_until_the_settings_change(
+    satori: Satori, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with start(token="wrong") as running:
         until(lambda: account("main").state == "refused")
         assert "token of [accounts.main]" in account("main").standing.detail
         assert len(satori.identified) == 1
+        monkeypatch.setattr("adapters.satori.connections.LOOK_EVERY", 0.01)
+        settings: Any = running.bot.runtime.config
+        settings.settings("satori").accounts = {"main": satori.settings}
+        until(lambda: account("main").state == "connected")
+        settings.settings("satori").accounts = {"main": {**satori.settings, "enabled": False}}
+        until(lambda: account("main").state == "disabled" and not satori.connected)
 
 
 def test_a_server_that_is_silent_is_left(satori: Satori, start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
