@@ -36,7 +36,7 @@ from lumia.errors import PayloadError
 is_message = ids.is_message
 escape_id, unescape_id = escaping.escape_id, escaping.unescape_id
 
-PIDS: Mapping[str, int] = {"console": 1, "webhook": 2, "qq": 3, "telegram": 4, "discord": 5, "slack": 6}
+PIDS: Mapping[str, int] = {"console": 1, "webhook": 2, "qq": 3, "telegram": 4, "discord": 5, "slack": 6, "satori": 7}
 """Numeric ids of the platforms Lumia ships; a stranger's adapter takes one from 100 up."""
 
 SCHEMA_DIR = Path(__file__).with_name("schema")

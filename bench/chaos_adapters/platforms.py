@@ -18,6 +18,7 @@ import websockets
 from bench.chaos_adapters.wire import Direction, Wire
 from tests.peers.discord import Discord
 from tests.peers.onebot import OneBot
+from tests.peers.satori import Satori
 from tests.peers.slack import BOT as SLACK_BOT
 from tests.peers.slack import SlackPeer
 from tests.peers.slack_events import EventsSender
@@ -269,6 +270,35 @@ class DiscordSocket(Platform):
         return list(self.peer.rest.posted(self.peer.channel))
 
 
+class SatoriSocket(Platform):
+    """A Satori server's events, resumed after each cut, through the wire that also carries the sends."""
+
+    name, adapter, direction = "satori socket", "satori", "down"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.peer = self.stack.enter_context(Satori(TOKEN))
+        self.wire.goal = self.peer.port
+        self._said: dict[str, dict[str, Any]] = {}
+
+    def begin(self, gateway: int) -> None:
+        super().begin(gateway)
+        until(lambda: self.peer.connected, timeout=CONNECT_SECONDS, what="the bot is at the Satori server")
+
+    def settings(self) -> dict[str, Any]:
+        return {**self.peer.settings, "url": f"http://127.0.0.1:{self.wire.port}"}
+
+    def say(self, text: str) -> None:
+        self._said[text] = self.peer.say(text)
+
+    def again(self, texts: list[str]) -> None:
+        for text in texts:
+            self.peer.push({key: value for key, value in self._said[text].items() if key != "sn"})
+
+    def answers(self) -> list[str]:
+        return self.peer.read("12")
+
+
 class OneBotReverse(Platform):
     """OneBot's reverse WebSocket: frames are not confirmed, what was missed is fetched from the group's history."""
 
@@ -314,6 +344,7 @@ class OneBotReverse(Platform):
 
 WAYS: tuple[type[Platform], ...] = (
     Webhook, OneBotReverse, TelegramWebhook, TelegramPolling, DiscordSocket, SlackEvents, SlackSocket,
+    SatoriSocket,
 )  # fmt: skip
 
 

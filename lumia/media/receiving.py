@@ -74,7 +74,7 @@ def receive(content: lumia.Box[Any], locate: Locate, *, same: Same = _by_ref) ->
     `media_type`, or `error` in plain words. `locate(item, msg)` tells where a file is, or returns its bytes; it runs
     inside the effect, so it may ask the platform. How many files, how large and for how long: `[media]` of
     config/lumia.toml. A file that can't be had never holds up its message: a second try for passing trouble, and it
-    goes on without.
+    goes on without. An item that has an `error` already keeps it.
 
     same: tells by what text a file is known; one with the text of a file fetched lately is taken for that file and not
     fetched again, one with "" is always fetched. It is the item's `ref` unless given: give it where a `ref` may be a
@@ -82,7 +82,7 @@ def receive(content: lumia.Box[Any], locate: Locate, *, same: Same = _by_ref) ->
     """
     msg: dict[str, Any] = deepcopy(content.into())
     settings = lumia.config.get("lumia").media
-    wanted = [(n, item) for n, item in enumerate(msg.get("media") or ()) if not item.get("blob")]
+    wanted = [(n, item) for n, item in enumerate(msg.get("media") or ()) if not (item.get("blob") or item.get("error"))]
     step = lumia.context.required("lumia.media.receive()")
     longest = (step.step.timeout or step.runtime.limits.step_timeout) * SHARE
     seconds = min(float(settings.seconds), longest)

@@ -14,12 +14,14 @@ from tests.support.gateway import served
 from tests.support.wait import until
 
 
-@pytest.mark.parametrize("adapter, platform", [("telegram", ""), ("discord", ""), ("slack", ""), ("onebot", "qq")])
+@pytest.mark.parametrize(
+    "adapter, platform", [("telegram", ""), ("discord", ""), ("slack", ""), ("satori", ""), ("onebot", "qq")]
+)
 @pytest.mark.parametrize("name", ["", "a\nb"])
 def test_a_name_that_is_none_stops_no_other_account(
     adapter: str, platform: str, name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    token = {"discord": {"token": "t"}}.get(adapter, {})
+    token = {"discord": {"token": "t"}, "satori": {"url": "http://127.0.0.1:9"}}.get(adapter, {})
     tables = {name: {"mode": "forward"} if adapter == "onebot" else {}, "good": {"enabled": False, **token}}
     with served(base() / "adapters" / adapter, config={adapter: {"accounts": tables}}) as running:
         until(lambda: lumia.adapters.account(adapter, "good", platform=platform).state == "disabled")

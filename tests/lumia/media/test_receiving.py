@@ -159,6 +159,16 @@ def broken(status: str) -> Behaviour:
     return lambda _, line, request: line.sendall(head(status, Content_Length=0))
 
 
+def test_a_file_whose_adapter_said_why_there_is_none_is_not_looked_for() -> None:
+    with toy() as bot:
+        places["f1"] = PNG
+        adapters.accept("toy", msg(ITEM, {"kind": "file", "error": "it is on the server's own disk"}))
+        bot.settle()
+        one, two = seen[0][0]["media"]
+        assert "blob" in one and two == {"kind": "file", "error": "it is on the server's own disk"}
+        assert asked == ["f1"]
+
+
 @pytest.mark.parametrize(
     "status, tries, error",
     [

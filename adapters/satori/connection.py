@@ -1,0 +1,172 @@
+"""One connection to a Satori server's events: identified, pinged, resumed by `sn` (satori.chat, Events, WebSocket)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+from websockets.exceptions import InvalidStatus, WebSocketException
+
+import lumia
+from lumia import gateway
+from lumia.errors import LumiaError
+
+from . import session
+from .accounts import FILE, Server
+from .feed import Feed, until_stored
+from .intake import Intake
+from .wire import EVENT, IDENTIFY, META, PING, READY, ClosedError, Wire
+
+EVERY = 10.0
+"""Seconds between two pings, as the protocol says."""
+MISSED = 3
+"""Pings without a word of the server after which the connection is taken for dead."""
+FIRST_WORD = 10.0
+SAVE_EVERY = 0.25
+"""Seconds between two writes of how far the events are stored; what came since is sent again and recognised."""
+PAUSES = (0.5, 60.0)
+REFUSALS = (4004, 4001, 4003, 3000)
+"""Codes by which servers say that the token is wrong; the protocol names none."""
+_log = logging.getLogger("lumia.satori")
+
+
+class NotAdmittedError(Exception):
+    """The server won't have us with this token."""
+
+
+class Connection:
+    """Stays connected to one server. told: called with (connected, detail) as that changes.
+
+    lost: set when another gateway may have this server by now, so that nothing is kept any more.
+    """
+
+    def __init__(self, feed: Feed, told: Callable[[bool, str], None], lost: asyncio.Event) -> None:
+        self._feed, self._told, self._lost = feed, told, lost
+        self._server: Server = feed.server
+        self._failures = 0
+        self._silent = 0
+        self._saved: int | None = None
+
+    async def run(self) -> None:
+        """Stay connected until cancelled; raises `NotAdmittedError`."""
+        load = partial(gateway.call, session.load, self._server)
+        self._saved = await until_stored(load, f"satori account {self._server.name}: how far its events are stored")
+        self._intake = Intake(self._take, self._saved)
+        saver = asyncio.create_task(self._keep_saving())
+        try:
+            while True:
+                why = await self._connected()
+                self._told(False, why)
+                pause = min(PAUSES[1], PAUSES[0] * 2 ** max(0, self._failures - 1))
+                await asyncio.sleep(pause * (0.5 + lumia.system.random() / 2))
+        finally:
+            saver.cancel()
+            await self._intake.abandon()
+            with suppress(LumiaError, gateway.BusyError, TimeoutError):
+                async with asyncio.timeout(0.8):
+                    await self._save()
+
+    async def _take(self, event: dict[str, Any]) -> None:
+        what = f"satori account {self._server.name}: event {event.get('sn')}"
+        await until_stored(partial(self._feed.take, event), what)
+
+    async def _connected(self) -> str:
+        """Connect once and serve until the connection ends; returns why it did."""
+        self._failures += 1
+        try:
+            wire = await Wire.open(self._server.socket)
+        except InvalidStatus as error:
+            status = error.response.status_code
+            if status in (401, 403):
+                raise NotAdmittedError(self._wrong_token(f"HTTP {status}")) from None
+            return f"{self._server.socket} answered {status}; look at url of [accounts.{self._server.name}] in {FILE}"
+        except (OSError, TimeoutError, WebSocketException) as error:
+            return f"{self._server.socket} can't be reached: {str(error) or type(error).__name__}"
+        try:
+            await self._serve(wire)
+        except ClosedError as ended:
+            if ended.code in REFUSALS:
+                raise NotAdmittedError(self._wrong_token(f"code {ended.code} {ended.reason}".rstrip())) from None
+            code = "the connection was cut" if ended.code is None else f"the connection ended with {ended.code}"
+            return f"{code}: {ended.reason}" if ended.reason else code
+        finally:
+            await wire.close()
+        return "the server did not answer"
+
+    def _wrong_token(self, said: str) -> str:
+        return (
+            f"the Satori server refuses the token ({said}): look at token of [accounts.{self._server.name}] in {FILE}"
+        )
+
+    async def _serve(self, wire: Wire) -> None:
+        """Serve until the connection ends; returns when the server says nothing in time."""
+        await wire.send(IDENTIFY, self._identity())
+        pinging = asyncio.create_task(self._ping(wire))
+        try:
+            async with asyncio.timeout(FIRST_WORD) as first:
+                while True:
+                    op, body = await wire.receive()
+                    self._silent = 0
+                    if op == READY:
+                        first.reschedule(None)
+                        self._ready(body)
+                    elif op == META:
+                        self._feed.meta(body)
+                    elif op == EVENT:
+                        self._intake.offer(self._feed.lane(body), body)
+                        if self._intake.full:
+                            await self._intake.room()
+        except TimeoutError:
+            return
+        finally:
+            pinging.cancel()
+            await asyncio.wait([pinging])
+
+    def _identity(self) -> dict[str, Any]:
+        body: dict[str, Any] = {"token": self._server.token} if self._server.token else {}
+        if self._intake.committed is not None:
+            body |= {"sn": self._intake.committed, "sequence": self._intake.committed}  # as it was called before
+        return body
+
+    def _ready(self, body: dict[str, Any]) -> None:
+        self._failures = 0
+        self._feed.meta(body)
+        given = body.get("logins")
+        self._feed.logins.ready(given if isinstance(given, list) else [])
+        self._told(True, "")
+        if self._feed.logins.dirty:
+            self._intake.moved.set()
+
+    async def _ping(self, wire: Wire) -> None:
+        self._silent = 0
+        with suppress(ClosedError):
+            while True:
+                await asyncio.sleep(EVERY)
+                if self._silent >= MISSED:
+                    _log.warning("satori account %s: the server does not answer pings", self._server.name)
+                    await wire.close()
+                    return
+                self._silent += 1
+                await wire.send(PING, {})
+
+    async def _keep_saving(self) -> None:
+        while True:
+            await self._intake.moved.wait()
+            self._intake.moved.clear()
+            with suppress(LumiaError, gateway.BusyError):
+                await self._save()
+            await asyncio.sleep(SAVE_EVERY)
+
+    async def _save(self) -> None:
+        if self._lost.is_set():
+            return
+        if self._feed.logins.dirty:
+            await gateway.call(self._feed.logins.keep)
+        number = self._intake.committed
+        if number is not None and number != self._saved:
+            await gateway.call(session.save, self._server, number)
+            self._saved = number
