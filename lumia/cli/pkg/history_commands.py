@@ -11,8 +11,11 @@ import typer
 from lumia.cli import output
 from lumia.cli.pkg.changing import How, change
 from lumia.cli.pkg.opened import opened
-from lumia.cli.pkg.options import DryRun, Json, NoWait, Yes
+from lumia.cli.pkg.options import Json, changes
 from lumia.errors import PkgError
+
+EDITED = "Although files of plugins were edited."
+"""Help of --force where it overrides nothing else."""
 
 
 def log(
@@ -42,13 +45,9 @@ def log(
             output.text(f"    {line}")
 
 
+@changes(force=EDITED)
 def rollback(
-    to: Annotated[str | None, typer.Argument(metavar="[OPERATION]", show_default=False)] = None,
-    yes: Yes = False,
-    dry_run: DryRun = False,
-    force: Annotated[bool, typer.Option("--force", help="Although files of plugins were edited.")] = False,
-    no_wait: NoWait = False,
-    as_json: Json = False,
+    how: How, to: Annotated[str | None, typer.Argument(metavar="[OPERATION]", show_default=False)] = None
 ) -> None:
     """Bring back what was installed before the last operation, or after OPERATION (`pkg log` lists them).
 
@@ -60,7 +59,6 @@ def rollback(
     """
     from lumia.pkg import history
 
-    how = How(dry_run, yes, as_json, no_wait, force)
     change(lambda sources: history.rollback(sources.root, to, revoked=sources.revoked), how)
 
 
@@ -76,13 +74,9 @@ def freeze() -> None:
     print(history.freeze(opened().root), end="", flush=True)
 
 
+@changes(force=EDITED)
 def sync(
-    file: Annotated[str, typer.Argument(metavar="LOCK", help="A file of `pkg freeze`, - for stdin.")],
-    yes: Yes = False,
-    dry_run: DryRun = False,
-    force: Annotated[bool, typer.Option("--force", help="Although files of plugins were edited.")] = False,
-    no_wait: NoWait = False,
-    as_json: Json = False,
+    file: Annotated[str, typer.Argument(metavar="LOCK", help="A file of `pkg freeze`, - for stdin.")], how: How
 ) -> None:
     """Install exactly what LOCK names: nothing else stays, and nothing is resolved anew.
 
@@ -98,7 +92,6 @@ def sync(
     except (OSError, UnicodeDecodeError) as error:
         raise PkgError(f"{file} can't be read: {error}") from error
     lock = lockfile.parse(text, "standard input" if file == "-" else file)
-    how = How(dry_run, yes, as_json, no_wait, force)
     change(lambda sources: history.sync_plan(sources.root, lock, revoked=sources.revoked), how)
 
 

@@ -78,7 +78,8 @@ def test_an_address_is_installed_while_the_registry_is_down_and_upgraded_from_it
 def test_a_folder_is_installed_and_turned_off_and_on(pkg: Pkg, geo: Repository) -> None:
     (pkg.root / "geo").symlink_to(geo.folder)
     assert pkg("-S", "./geo", "--yes").lines == ["installed geo 0.4.0"]
-    assert pkg("disable", "geo").lines == ["disabled geo"]
+    assert pkg("disable", "geo", "--dry-run").lines == ["change   plugin  from", "disable  geo     0.4.0"]
+    assert pkg("disable", "geo", "--yes").lines == ["disabled geo"]
     assert pkg("-Q", "--json").json[0]["status"] == "disabled"
     assert tomllib.loads((pkg.root / "config" / "lumia.toml").read_text())["plugins"]["disabled"] == ["geo"]
     assert pkg("enable", "geo").lines == ["enabled geo"]
