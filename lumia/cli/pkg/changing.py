@@ -78,6 +78,8 @@ def _carry_out(bot: Opened, plan: Plan, layer: Layer | None, how: How, watch: Wa
         return
     if how.dry_run or how.ask:
         _show(plan, layer, output.text if how.dry_run and not how.as_json else output.note)
+    for text in showing.first_keys(plan, bot.root):
+        output.note(text)
     if how.dry_run:
         if how.as_json:
             output.data(showing.as_data(plan))

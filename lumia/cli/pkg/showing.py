@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from lumia.pkg import requests
@@ -48,6 +49,20 @@ def aligned(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     lines = [[line[number] for number in kept] for line in (headers, *rows)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
+
+
+def first_keys(plan: Plan, root: Path) -> list[str]:
+    """Return a line for each plugin whose first key this plan brings: from then on no other is accepted for it."""
+    from lumia.pkg.trust import TrustStore
+
+    signed = [one.after for one in plan.actions if one.staged is not None and one.after is not None and one.after.key]
+    known = TrustStore(root).plugins() if signed else {}
+    return [
+        f"{one.name} {one.tag} is signed by the key {one.key}, from now on the only one accepted for {one.name}; "
+        "compare it with what its author tells elsewhere"
+        for one in signed
+        if one.name not in known
+    ]
 
 
 def sentence(action: Action) -> str:

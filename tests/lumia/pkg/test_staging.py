@@ -237,7 +237,7 @@ def test_a_signed_tag_is_verified_and_its_key_remembered(bot: Bot, repo: Reposit
     sign_tag(repo.folder, "v0.2.0", ANN, "dice")
     made = bot.stage(repo.url)
     assert made.locked.key == SIGNER
-    assert made.warnings == (f"dice v0.2.0 is signed by the key {SIGNER}, from now on the only one accepted for dice",)
+    assert made.warnings == (), "a first key is nothing to warn of"
     trust.remember(bot.root, made.locked)
     assert bot.stage(repo.url).warnings == ()
     with pytest.raises(SignatureError, match="is not signed, and dice was signed before"):

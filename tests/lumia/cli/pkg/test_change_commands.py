@@ -10,9 +10,11 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from lumia.pkg.signing import fingerprint, sign_tag
 from tests.lumia.cli.pkg.conftest import COMMAND, Pkg
-from tests.support.plugin_repos import Repository
+from tests.support.plugin_repos import Repository, repository
 from tests.support.registry import FakeRegistry
 from tests.support.wait import until
 
@@ -85,6 +87,18 @@ def test_a_folder_is_installed_and_turned_off_and_on(pkg: Pkg, geo: Repository) 
     assert pkg("enable", "geo").lines == ["enabled geo"]
 
 
+def test_a_first_key_is_told_as_the_normal_thing_it_is(pkg: Pkg, tmp_path: Path) -> None:
+    key = Ed25519PrivateKey.from_private_bytes(b"a" * 32)
+    signed = repository(tmp_path / "repositories", "signed")
+    for tag in ("v1.0.0", "v1.1.0"):
+        signed.release(tag)
+        sign_tag(signed.folder, tag, key, "signed")
+    done = pkg("-S", f"{signed.url}@v1.0.0", "-y")
+    told = f"signed v1.0.0 is signed by the key {fingerprint(key.public_key().public_bytes_raw())}, from now on the only one accepted for"
+    assert (done.code, told in done.err, "warning" in done.err) == (0, True, False), done.err
+    assert "only one accepted" not in pkg("-U", "--dry-run").err
+
+
 def test_without_a_terminal_a_change_needs_a_yes(pkg: Pkg, geo: Repository) -> None:
     done = pkg("-S", geo.url)
     assert (done.code, "--yes" in done.err, "install" in done.err) == (1, True, True)
@@ -125,8 +139,6 @@ def _read(terminal: int) -> bytes:
 
 
 def test_a_failing_hook_leaves_everything_as_it_was(pkg: Pkg, tmp_path: Path) -> None:
-    from tests.support.plugin_repos import repository
-
     bad = repository(tmp_path / "repositories", "bad")
     bad.release("v1.0.0", {"hooks/pre_install.py": "raise SystemExit('no licence key')\n"})
     before = commits(pkg) if (pkg.root / "plugins" / ".git" / "refs" / "heads" / "main").exists() else []
@@ -137,8 +149,6 @@ def test_a_failing_hook_leaves_everything_as_it_was(pkg: Pkg, tmp_path: Path) ->
 
 
 def test_two_at_once_both_succeed_one_after_the_other(pkg: Pkg, geo: Repository, tmp_path: Path) -> None:
-    from tests.support.plugin_repos import repository
-
     slow = repository(tmp_path / "repositories", "slow")
     gate, inside = tmp_path / "gate", tmp_path / "inside"
     hook = f"import os, pathlib\npathlib.Path({str(inside)!r}).touch()\nopen({str(gate)!r}).read()\n"
