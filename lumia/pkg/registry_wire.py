@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -44,6 +44,30 @@ class Wire:
         return self._ask("POST", path, {"Content-Type": "application/json", "Authorization": f"Bearer {token}"}, body)
 
     def _ask(self, method: str, path: str, headers: Mapping[str, str], body: bytes | None = None) -> Reply:
+        """Ask in a thread that is left alone when the time is over: httpx's limits begin anew with every byte."""
+        came: list[Reply | BaseException] = []
+        over = threading.Event()
+
+        def ask() -> None:
+            try:
+                came.append(self._answer(method, path, headers, body, over))
+            except BaseException as error:
+                came.append(error)
+
+        asking = threading.Thread(target=ask, name="lumia-registry", daemon=True)
+        asking.start()
+        asking.join(self._seconds)
+        if not came:
+            over.set()
+            raise RegistryError(f"the registry {self._url} took longer than {self._seconds:g} s to answer")
+        [reply] = came
+        if isinstance(reply, BaseException):
+            raise reply
+        return reply
+
+    def _answer(
+        self, method: str, path: str, headers: Mapping[str, str], body: bytes | None, over: threading.Event
+    ) -> Reply:
         import httpx
 
         common = {"User-Agent": f"lumia-pkg/{__version__}", "Accept": "application/json, application/problem+json"}
@@ -53,21 +77,20 @@ class Wire:
             httpx.Client(timeout=limits, follow_redirects=False) as client,
             client.stream(method, self._url + path, headers={**common, **headers}, content=body) as answer,
         ):
-            return Reply(answer.status_code, dict(answer.headers.items()), self._body(answer))
+            return Reply(answer.status_code, dict(answer.headers.items()), self._body(answer, over))
 
-    def _body(self, answer: object) -> bytes:
+    def _body(self, answer: object, over: threading.Event) -> bytes:
         import httpx
 
         assert isinstance(answer, httpx.Response)
-        until = time.monotonic() + self._seconds
         parts, size = [], 0
-        for part in answer.iter_bytes(65536):
+        for part in answer.iter_bytes():
             parts.append(part)
             size += len(part)
             if size > self._max_bytes:
                 raise RegistryError(f"the registry {self._url} answers with more than {self._max_bytes} bytes")
-            if time.monotonic() > until:
-                raise RegistryError(f"the registry {self._url} took longer than {self._seconds:g} s to answer")
+            if over.is_set():
+                break
         return b"".join(parts)
 
     @contextmanager

@@ -16,6 +16,8 @@ from lumia.errors import PkgError
 
 EDITED = "Although files of plugins were edited."
 """Help of --force where it overrides nothing else."""
+NEW_LOCK = "make one with `pkg freeze > plugins.lock` where the plugins are installed"
+"""What to do about a file for `pkg sync` that is no lock."""
 
 
 def log(
@@ -89,9 +91,11 @@ def sync(
 
     try:
         text = sys.stdin.read() if file == "-" else Path(file).read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise PkgError(f"{file} can't be read: {error}") from error
-    lock = lockfile.parse(text, "standard input" if file == "-" else file)
+    except OSError as error:
+        raise PkgError(f"{file} can't be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise PkgError(f"{file} is no lock file: it is not UTF-8; {NEW_LOCK}") from error
+    lock = lockfile.parse(text, "standard input" if file == "-" else file, NEW_LOCK)
     change(lambda sources: history.sync_plan(sources.root, lock, revoked=sources.revoked), how)
 
 

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import gzip
 import json
+import socket
+import threading
+import time
 from collections.abc import Iterator
+from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -126,6 +131,41 @@ def test_asking_too_often_says_when_to_come_back(registry: Registry, server: Fak
     server.answers["/search"] = Answer({}, 429, {"Retry-After": "7"})
     with pytest.raises(RegistryError, match="too often; try again after 7 s"):
         registry.search("x")
+
+
+@pytest.mark.parametrize(
+    "given, when", [("Sun, 22 Nov 2026 12:01:02 GMT", "after 62 s"), ("soon", "later"), ("", "later")]
+)
+def test_retry_after_may_be_a_date(
+    registry: Registry, server: FakeRegistry, monkeypatch: pytest.MonkeyPatch, given: str, when: str
+) -> None:
+    monkeypatch.setattr("lumia.pkg.registry.system.now", lambda: datetime(2026, 11, 22, 12, tzinfo=UTC).timestamp())
+    server.answers["/search"] = Answer({}, 429, {"Retry-After": given})
+    with pytest.raises(RegistryError, match=f"too often; try again {when}$"):
+        registry.search("x")
+
+
+@pytest.mark.parametrize("where", ["headers", "body"])
+def test_a_registry_that_drips_is_left_after_the_time_that_is_told(where: str) -> None:
+    """A limit on every single read would begin anew with each byte."""
+    begun = b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n" + (b"\r\n" if where == "body" else b"X-Slow: ")
+    gone = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def drip() -> None:
+            with suppress(OSError), server.accept()[0] as client:
+                client.sendall(begun)
+                while not gone.wait(0.02):
+                    client.sendall(b"1")
+
+        thread = threading.Thread(target=drip)
+        thread.start()
+        start = time.monotonic()
+        with pytest.raises(RegistryError, match=r"took longer than 0\.2 s to answer"):
+            Wire(f"http://127.0.0.1:{server.getsockname()[1]}", seconds=0.2).get("/search")
+        assert time.monotonic() - start < 1.5
+        gone.set()
+        thread.join()
 
 
 def test_a_damaged_cache_costs_only_a_request(registry: Registry, tmp_path: Path) -> None:
