@@ -94,7 +94,8 @@ def test_a_first_key_is_told_as_the_normal_thing_it_is(pkg: Pkg, tmp_path: Path)
         signed.release(tag)
         sign_tag(signed.folder, tag, key, "signed")
     done = pkg("-S", f"{signed.url}@v1.0.0", "-y")
-    told = f"signed v1.0.0 is signed by the key {fingerprint(key.public_key().public_bytes_raw())}, from now on the only one accepted for"
+    signer = fingerprint(key.public_key().public_bytes_raw())
+    told = f"signed v1.0.0 is signed by the key {signer}, from now on the only one accepted for signed"
     assert (done.code, told in done.err, "warning" in done.err) == (0, True, False), done.err
     assert "only one accepted" not in pkg("-U", "--dry-run").err
 
