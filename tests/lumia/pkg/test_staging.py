@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from lumia.discovery import folder_version
 from lumia.errors import ManifestError, PkgError, SignatureError, SourceError, UnsafePackageError
-from lumia.pkg import trust
+from lumia.pkg import stages, trust
 from lumia.pkg.git import Git
 from lumia.pkg.model import Request, Staged
 from lumia.pkg.requests import parse
@@ -228,6 +228,16 @@ def test_a_registry_that_lies_about_commit_or_digest_is_found_out(bot: Bot, repo
 def test_an_unencrypted_connection_is_told(bot: Bot) -> None:
     with pytest.raises(PkgError):
         bot.stage("git://127.0.0.1:1/dice")
+
+
+def test_what_a_killed_pkg_left_staged_is_swept_away_and_nothing_of_a_live_one(bot: Bot, repo: Repository) -> None:
+    made = bot.stage(repo.url)
+    left = bot.root / STAGING / "left"
+    (left / "dice").mkdir(parents=True)
+    stages.sweep(bot.root / STAGING)
+    assert (made.folder.is_dir(), left.exists()) == (True, False)
+    discard(made)
+    assert not list((bot.root / STAGING).iterdir())
 
 
 # Signatures.

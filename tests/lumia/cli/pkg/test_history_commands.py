@@ -77,8 +77,13 @@ def test_an_edited_file_is_found_and_kept_from_an_upgrade(pkg: Pkg, geo: Reposit
 
 
 def test_what_was_cut_off_is_put_right_by_the_next_command(pkg: Pkg, geo: Repository) -> None:
+    staging = pkg.root / "data" / "pkg" / "staging"
+    pkg.env["LUMIA_PKG_FAILPOINT"] = "stage=kill"
+    assert pkg.real("-S", geo.url, "-y").code == -signal.SIGKILL
+    assert list(staging.iterdir())
     pkg.env["LUMIA_PKG_FAILPOINT"] = "swap-in=kill"
     assert pkg.real("-S", geo.url, "-y").code == -signal.SIGKILL
+    assert not list(staging.iterdir())
     del pkg.env["LUMIA_PKG_FAILPOINT"]
     done = pkg("-Q", "--json")
     assert (done.json, "cut off" in done.err) == ([], True)
