@@ -64,7 +64,7 @@ def applied(plan: Plan, root: Path, *, strict: bool) -> dict[str, Present]:
             after.pop(action.name, None)
         elif action.staged is not None and action.after is not None:
             after[action.name] = Present.of_staged(action.staged, enabled=action.after.enabled)
-        elif action.name in after:
+        elif action.name in after and action.kind != "mark":
             after[action.name] = worlds.switched(after[action.name], action.kind == "enable")
     if strict:
         must_fit(world, after)

@@ -84,7 +84,7 @@ def _carry_out(bot: Opened, plan: Plan, layer: Layer | None, how: How, watch: Wa
         if how.as_json:
             output.data(showing.as_data(plan))
         return
-    if how.ask and not how.yes:
+    if how.ask and not how.yes and any(action.kind != "mark" for action in plan.actions):
         _ask()
     _run(bot, plan, layer, how, watch)
 

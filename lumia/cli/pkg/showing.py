@@ -17,6 +17,7 @@ DONE = {
     "remove": "removed",
     "enable": "enabled",
     "disable": "disabled",
+    "mark": "marked",
 }
 KEY_LETTERS = 16
 """Letters of a key's fingerprint that a table shows."""
@@ -68,6 +69,8 @@ def first_keys(plan: Plan, root: Path) -> list[str]:
 def sentence(action: Action) -> str:
     """Return what was done in a line: `upgraded geo 0.3.0 → 0.4.0`."""
     before, after = action.before, action.after
+    if action.kind == "mark" and after is not None:
+        return f"marked {action.name} as {'asked for' if after.requested else 'a dependency'}"
     if action.kind in ("enable", "disable"):
         version = ""
     elif before is not None and after is not None:

@@ -87,6 +87,18 @@ def test_a_folder_is_installed_and_turned_off_and_on(pkg: Pkg, geo: Repository) 
     assert pkg("enable", "geo").lines == ["enabled geo"]
 
 
+def test_asking_for_what_came_as_a_dependency_marks_it_as_wanted(pkg: Pkg, registry: FakeRegistry) -> None:
+    pkg("-S", "weather", "-y")
+    assert pkg("-S", "geo").lines == ["marked geo as asked for"], "nothing to ask about: no file changes"
+    assert "nothing to do" in pkg("-S", "geo").err
+    assert "nothing needs geo" not in pkg("-R", "weather", "--dry-run").err
+    assert pkg("rollback", "-y").lines == ["marked geo as a dependency"]
+    assert "nothing needs geo any more" in pkg("-R", "weather", "--dry-run").err
+    assert pkg("-S", "geo", "--json").json["actions"][0]["kind"] == "mark"
+    assert pkg("-Q", "--json").json[0]["status"] == "installed"
+    assert commits(pkg)[0] == "Mark geo 0.4.0"
+
+
 def test_a_first_key_is_told_as_the_normal_thing_it_is(pkg: Pkg, tmp_path: Path) -> None:
     key = Ed25519PrivateKey.from_private_bytes(b"a" * 32)
     signed = repository(tmp_path / "repositories", "signed")
