@@ -17,7 +17,7 @@ Short forms:
   pkg -S NAME[@TAG]…     install      pkg -Q             list
   pkg -R NAME…           remove       pkg -Ql NAME       files
   pkg -U [NAME…]         upgrade      pkg -Qu            outdated
-  pkg -Ss KEYWORD        search       pkg -Si NAME       info
+  pkg -Ss [KEYWORD…]     search       pkg -Si NAME       info
   pkg -Sc                clean
 \b
 Example:

@@ -16,7 +16,7 @@ from lumia.cli.pkg.options import Names, changes
     strict=True,
 )
 def install(
-    what: Annotated[list[str], typer.Argument(metavar="NAME[@TAG]|GIT-URL[@TAG]|FOLDER…", show_default=False)],
+    what: Annotated[list[str], typer.Argument(metavar="NAME[@TAG]|GIT-URL[@TAG]|FOLDER", show_default=False)],
     how: How,
 ) -> None:
     """Install plugins, and what they need: `pkg -S`.
@@ -59,7 +59,7 @@ def remove(
 @changes(force="Although files in them were edited; the edits are kept in data/pkg/undo.", strict=True)
 def upgrade(
     how: How,
-    names: Annotated[list[str] | None, typer.Argument(metavar="[NAME…]", show_default=False)] = None,
+    names: Annotated[list[str] | None, typer.Argument(metavar="NAME", show_default=False)] = None,
 ) -> None:
     """Upgrade the named plugins, or all, to their latest versions; never to an older one: `pkg -U`.
 

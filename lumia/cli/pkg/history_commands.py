@@ -49,7 +49,7 @@ def log(
 
 @changes(force=EDITED)
 def rollback(
-    how: How, to: Annotated[str | None, typer.Argument(metavar="[OPERATION]", show_default=False)] = None
+    how: How, to: Annotated[str | None, typer.Argument(metavar="OPERATION", show_default=False)] = None
 ) -> None:
     """Bring back what was installed before the last operation, or after OPERATION (`pkg log` lists them).
 
@@ -64,8 +64,10 @@ def rollback(
     change(lambda sources: history.rollback(sources.root, to, revoked=sources.revoked), how)
 
 
-def freeze() -> None:
+def freeze(as_json: Json = False) -> None:
     """Print a lock of everything installed: exact commits and digests, for `pkg sync` elsewhere.
+
+    It is JSON, with --json as well as without.
 
     \b
     Example:
@@ -100,7 +102,7 @@ def sync(
 
 
 def verify(
-    names: Annotated[list[str] | None, typer.Argument(metavar="[NAME…]", show_default=False)] = None,
+    names: Annotated[list[str] | None, typer.Argument(metavar="NAME", show_default=False)] = None,
     as_json: Json = False,
 ) -> None:
     """Compare the files of plugins with what was installed; the exit code is 1 when something differs.

@@ -12,7 +12,7 @@ import typer
 from lumia.cli.pkg.changing import How
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Names = Annotated[list[str], typer.Argument(metavar="NAME…", show_default=False)]
+Names = Annotated[list[str], typer.Argument(metavar="NAME", show_default=False)]
 FLAGS = {
     "yes": Annotated[bool, typer.Option("--yes", "-y", help="Don't ask before changing anything.")],
     "dry_run": Annotated[bool, typer.Option("--dry-run", "-n", help="Show what would be done, and do nothing.")],

@@ -11,7 +11,7 @@ import typer
 
 from lumia.cli import output
 from lumia.cli.pkg.opened import opened
-from lumia.cli.pkg.options import Json
+from lumia.cli.pkg.options import Json, Names
 from lumia.errors import LumiaError
 
 COLUMNS = ("name", "version", "commit", "status", "source")
@@ -68,9 +68,7 @@ def _running(root: Path) -> Collection[str] | None:
         transport.close()
 
 
-def files(
-    names: Annotated[list[str], typer.Argument(metavar="NAME…", show_default=False)], as_json: Json = False
-) -> None:
+def files(names: Names, as_json: Json = False) -> None:
     """List the files in plugins' folders, one a line, seen from the bot root: `pkg -Ql`.
 
     \b

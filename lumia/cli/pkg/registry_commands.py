@@ -24,7 +24,7 @@ LISTED = 10
 
 
 def search(
-    words: Annotated[list[str] | None, typer.Argument(metavar="[KEYWORD…]", show_default=False)] = None,
+    words: Annotated[list[str] | None, typer.Argument(metavar="KEYWORD", show_default=False)] = None,
     page: Annotated[int, typer.Option("--page", min=1, help="50 plugins are on a page.")] = 1,
     as_json: Json = False,
 ) -> None:
