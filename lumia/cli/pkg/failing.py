@@ -34,10 +34,16 @@ def told_as_json(args: Sequence[str]) -> Iterator[None]:
         cause = ended.__context__
         if type(cause).__name__ == "Abort":
             _tell(before, "interrupted", INTERRUPTED)
-        elif ended.code and cause is not None:
-            told = getattr(cause, "format_message", cause.__str__)()  # a wrong command line, in typer's words
-            _tell(before, str(told), ended.code if isinstance(ended.code, int) else FAILED)
+        elif ended.code:
+            _tell(before, _reason(cause), ended.code if isinstance(ended.code, int) else FAILED)
         raise
+
+
+def _reason(cause: BaseException | None) -> str:
+    if isinstance(cause, LumiaError):
+        return str(cause)
+    said = getattr(cause, "format_message", None)  # a wrong command line, in typer's words
+    return str(said()) if said is not None else "it failed; standard error says why"
 
 
 def _tell(before: int, error: str, code: int) -> None:

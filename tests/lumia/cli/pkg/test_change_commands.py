@@ -127,6 +127,15 @@ def test_on_a_terminal_it_asks(pkg: Pkg, geo: Repository, answer: str, code: int
     assert ("Go on?" in said, (pkg.root / "plugins" / "geo").is_dir()) == (True, code == 0)
 
 
+def test_ctrl_c_in_a_hook_puts_everything_back_and_says_so(pkg: Pkg, tmp_path: Path) -> None:
+    slow = repository(tmp_path / "repositories", "slow")
+    slow.release("v1.0.0", {"hooks/pre_install.py": "import time\nprint('Go on?', flush=True)\ntime.sleep(60)\n"})
+    code, said = on_a_terminal(pkg, "\x03", "-S", slow.url, "-y")
+    assert (code, (pkg.root / "plugins" / "slow").exists()) == (130, False)
+    told = [said.index(text) for text in ("interrupted", "putting everything back", "everything is as it was before")]
+    assert told == sorted(told) and "KeyboardInterrupt" not in said
+
+
 def on_a_terminal(pkg: Pkg, answer: str, *args: str) -> tuple[int, str]:
     """Run the command on a terminal of its own and type `answer` at the question."""
     process, terminal = pty.fork()
