@@ -24,7 +24,7 @@ from lumia.errors import RegistryError
 from lumia.pkg.complaint import complaint
 from lumia.pkg.registry_cache import Cache, Kept
 from lumia.pkg.registry_model import Hit, Info, Problem, Revoked, Submitted
-from lumia.pkg.registry_wire import Reply, Wire
+from lumia.pkg.registry_wire import AwayError, Reply, Wire
 from lumia.pkg.text import plain
 
 if TYPE_CHECKING:
@@ -84,6 +84,7 @@ class Registry:
     """A registry. cache: folder for its answers, which are asked for again only when they changed (ETag).
 
     warn: told once in a sentence for each answer that had to come from the cache, and of a connection others can read.
+    Once it was away it isn't asked again: with many plugins that would be many times the wait.
     """
 
     def __init__(self, url: str, cache: Path, *, warn: Callable[[str], None] = lambda text: None) -> None:
@@ -92,6 +93,7 @@ class Registry:
         self._cache = Cache(cache)
         self._warn = warn
         self._told_open = not is_open(self.url)
+        self._away: AwayError | None = None
 
     def search(self, query: str, page: int = 1) -> tuple[list[Hit], int]:
         """Return one page of hits, best first, and the number of all."""
@@ -143,10 +145,13 @@ class Registry:
             )
         kept = self._cache.get(self.url + path)
         try:
+            if self._away is not None:
+                raise self._away
             reply = self._wire.get(path, kept.etag if kept else "")
             if reply.status >= 500 or reply.status == 429:
                 raise self._failed(reply, path, name)
         except RegistryError as error:
+            self._away = error if isinstance(error, AwayError) else self._away
             if kept is None:
                 raise
             self._warn(f"{error}; what it said before ({kept.day}) is used")

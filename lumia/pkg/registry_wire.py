@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -16,6 +17,11 @@ SECONDS = 20.0
 """Longest time one request may take in all."""
 MAX_BYTES = 8 * 1024 * 1024
 """Largest answer, after decompression."""
+_ERRNO = re.compile(r"\[Errno -?\d+\] ")
+
+
+class AwayError(RegistryError):
+    """The registry could not be reached, or was too slow: asking once more would take as long again."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +65,7 @@ class Wire:
         asking.join(self._seconds)
         if not came:
             over.set()
-            raise RegistryError(f"the registry {self._url} took longer than {self._seconds:g} s to answer")
+            raise AwayError(f"the registry {self._url} took longer than {self._seconds:g} s to answer")
         [reply] = came
         if isinstance(reply, BaseException):
             raise reply
@@ -100,7 +106,7 @@ class Wire:
         try:
             yield
         except httpx.TimeoutException as error:
-            raise RegistryError(f"the registry {self._url} doesn't answer in time; try again later") from error
+            raise AwayError(f"the registry {self._url} doesn't answer in time; try again later") from error
         except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, UnicodeError) as error:
-            told = plain(str(error), 200) or type(error).__name__
-            raise RegistryError(f"the registry {self._url} can't be reached: {told}") from error
+            told = plain(_ERRNO.sub("", str(error)), 200) or type(error).__name__
+            raise AwayError(f"the registry {self._url} can't be reached: {told}") from error

@@ -109,7 +109,9 @@ def _new_folder(root: Path, name: str | None) -> Path:
     try:
         parent = stages.make(root / STAGING)
     except OSError as error:
-        raise SourceError(f"{root / STAGING} can't be made: {error.strerror}") from error
+        raise SourceError(
+            f"{root / STAGING} can't be made: {error.strerror}; give this user the right to write there"
+        ) from error
     return parent / (underscored(name) if name else "plugin")
 
 

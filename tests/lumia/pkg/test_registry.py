@@ -18,7 +18,7 @@ import pytest
 from lumia.config import ConfigStore
 from lumia.errors import RegistryError
 from lumia.pkg.registry import Registry, checked_url, configured, is_open
-from lumia.pkg.registry_wire import Reply, Wire
+from lumia.pkg.registry_wire import AwayError, Reply, Wire
 from tests.support.registry import DATE, Answer, FakeRegistry, fake_registry
 
 VERSION = {
@@ -112,9 +112,25 @@ def test_a_registry_that_went_away_is_stood_in_for_by_its_last_answer(tmp_path: 
         Registry(server.url, tmp_path).info("weather")
     registry = Registry(server.url, tmp_path, warn=warnings.append)
     assert registry.info("weather").name == "weather"
-    assert "can't be reached" in warnings[0] and "what it said before" in warnings[0]
+    assert "can't be reached: Connection refused" in warnings[0] and "what it said before" in warnings[0]
     with pytest.raises(RegistryError, match="can't be reached"):
         registry.info("other")
+
+
+def test_a_registry_that_is_away_is_asked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a connection that is never answered, each plugin would cost seconds."""
+    asked: list[str] = []
+
+    def ask(wire: Wire, method: str, path: str, headers: object, body: bytes | None = None) -> Reply:
+        asked.append(path)
+        raise AwayError("away")
+
+    monkeypatch.setattr(Wire, "_ask", ask)
+    registry = Registry("http://127.0.0.1:9", tmp_path)
+    for name in ("weather", "geo"):
+        with pytest.raises(RegistryError, match="away"):
+            registry.info(name)
+    assert asked == ["/pkg/weather"]
 
 
 @pytest.mark.parametrize("status", [500, 503, 429])
