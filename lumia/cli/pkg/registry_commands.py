@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,6 +12,7 @@ from lumia.cli import output
 from lumia.cli.pkg.opened import Opened, opened
 from lumia.cli.pkg.options import Json
 from lumia.errors import PkgError, RegistryError, RootNotFoundError
+from lumia.manifest import hyphenated
 from lumia.pkg.registry_model import PAGE
 from lumia.pkg.text import plain, plain_lines
 
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from lumia.pkg.registry import Registry
     from lumia.pkg.registry_model import Info
 
+NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 LISTED = 10
 """Versions that `pkg -Si` shows."""
 
@@ -89,6 +92,10 @@ def info(
       pkg -Si weather
       pkg -Si weather --readme | less
     """
+    name = hyphenated(name)
+    if not NAME.fullmatch(name):
+        hint = f"; `pkg -Si {bare}` shows all versions" if NAME.fullmatch(bare := name.partition("@")[0]) else ""
+        raise PkgError(f"{plain(name, 60)!r} is no plugin's name{hint}")
     registry, here = _registry()
     found = registry.info(name)
     if as_json:

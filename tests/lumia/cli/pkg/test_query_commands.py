@@ -24,6 +24,9 @@ def test_all_shows_what_comes_with_lumia_and_what_lies_there(pkg: Pkg) -> None:
         "source": "plugins/hello",
     }
     assert rows["heartflow"]["source"] == "handlers/heartflow"
+    assert pkg("-Q", "hello", "--json").json == [rows["hello"]]
+    wrong = pkg("-Q", "hello", "helo")
+    assert (wrong.code, wrong.out, "helo is not installed; did you mean 'hello'?" in wrong.err) == (1, "", True)
 
 
 def test_one_that_cannot_be_loaded_is_failed_and_says_why(pkg: Pkg, geo: Repository) -> None:
@@ -39,6 +42,7 @@ def test_files_are_listed_as_seen_from_the_bot_root(pkg: Pkg) -> None:
     assert "plugins/hello/manifest.json" in done.lines
     assert all((pkg.root / line).is_file() for line in done.lines)
     assert pkg("-Ql", "hello", "--json").json == done.lines
+    assert pkg("-Ql").lines == []
     wrong = pkg("-Ql", "helo")
     assert (wrong.code, "did you mean 'hello'?" in wrong.err) == (1, True)
 

@@ -66,6 +66,11 @@ def test_a_registry_that_answers_nonsense_is_told_plainly(pkg: Pkg, registry: Fa
     assert "pattern" not in told and "pydantic" not in told
 
 
+def test_info_is_asked_by_name(pkg: Pkg, registry: FakeRegistry) -> None:
+    assert "'geo@v0.3.0' is no plugin's name; `pkg -Si geo` shows all versions" in pkg("-Si", "geo@v0.3.0").err
+    assert "'./geo' is no plugin's name" in pkg("-Si", "./geo").err
+
+
 def test_no_bot_root_is_needed_where_a_registry_is_named(registry: FakeRegistry) -> None:
     outside = Pkg(Path("/"), {"LUMIA_REGISTRY_URL": registry.url})
     assert outside("-Ss", "maps").code == 0
