@@ -12,6 +12,7 @@ from lumia.errors import PlanError
 from lumia.manifest import hyphenated
 from lumia.pkg import lockfile
 from lumia.pkg import world as worlds
+from lumia.pkg.layout import Layout
 from lumia.pkg.lockfile import Lock
 from lumia.pkg.model import Locked, Plan
 from lumia.pkg.world import Present
@@ -32,6 +33,10 @@ class Ground:
         lock = lockfile.read(root)
         disabled = frozenset(map(hyphenated, ConfigStore(root).core.plugins.disabled))
         return cls(root, lock, worlds.read(root, lock, disabled), disabled)
+
+    def is_gone(self, name: str) -> bool:
+        """Tell whether the folder of an installed plugin was taken away by hand."""
+        return name in self.lock.plugins and not Layout(self.root).folder(name).exists()
 
     def installed(self, name: str) -> Locked:
         """Return the entry of an installed plugin; raises `PlanError` saying what `name` is instead."""

@@ -53,6 +53,7 @@ def _asked_for(request: Request, ground: Ground, solver: Solver, force: bool) ->
         and not request.tag
         and not force
         and same_place(source.url, locked.url)
+        and not ground.is_gone(locked.name)
     ):
         current = version_of(locked.version)
         if current is not None and current >= offer.version:

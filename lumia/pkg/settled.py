@@ -30,7 +30,7 @@ def plan_of(ground: Ground, solver: Solver, *, force: bool, named: frozenset[str
         if choice is None:
             continue
         action = _action(choice, ground.lock.plugins.get(name), after, named)
-        if not _changes(action) and not (force and choice.asked):
+        if not _changes(action) and not ground.is_gone(name) and not (force and choice.asked):
             solver.notes.append(f"{name} {choice.staged.locked.version} is installed already")
             continue
         actions.append(action)

@@ -71,6 +71,8 @@ def sentence(action: Action) -> str:
     before, after = action.before, action.after
     if action.kind == "mark" and after is not None:
         return f"marked {action.name} as {'asked for' if after.requested else 'a dependency'}"
+    if before is not None and after is not None and action.staged is not None and before.version == after.version:
+        return f"reinstalled {action.name} {after.version}"
     if action.kind in ("enable", "disable"):
         version = ""
     elif before is not None and after is not None:
