@@ -24,7 +24,7 @@ from lumia.errors import RegistryError
 from lumia.pkg.complaint import complaint
 from lumia.pkg.registry_cache import Cache, Kept
 from lumia.pkg.registry_model import Hit, Info, Problem, Revoked, Submitted
-from lumia.pkg.registry_wire import AwayError, Reply, Wire
+from lumia.pkg.registry_wire import Reply, Wire
 from lumia.pkg.text import plain
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class Registry:
         self._cache = Cache(cache)
         self._warn = warn
         self._told_open = not is_open(self.url)
-        self._away: AwayError | None = None
+        self._away: RegistryError | None = None
 
     def search(self, query: str, page: int = 1) -> tuple[list[Hit], int]:
         """Return one page of hits, best first, and the number of all."""
@@ -151,7 +151,8 @@ class Registry:
             if reply.status >= 500 or reply.status == 429:
                 raise self._failed(reply, path, name)
         except RegistryError as error:
-            self._away = error if isinstance(error, AwayError) else self._away
+            if error.__cause__ is not None:  # no answer came: what speaks against an answer has no cause
+                self._away = error
             if kept is None:
                 raise
             self._warn(f"{error}; what it said before ({kept.day}) is used")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,11 +16,6 @@ SECONDS = 20.0
 """Longest time one request may take in all."""
 MAX_BYTES = 8 * 1024 * 1024
 """Largest answer, after decompression."""
-_ERRNO = re.compile(r"\[Errno -?\d+\] ")
-
-
-class AwayError(RegistryError):
-    """The registry could not be reached, or was too slow: asking once more would take as long again."""
 
 
 @dataclass(frozen=True)
@@ -50,30 +44,6 @@ class Wire:
         return self._ask("POST", path, {"Content-Type": "application/json", "Authorization": f"Bearer {token}"}, body)
 
     def _ask(self, method: str, path: str, headers: Mapping[str, str], body: bytes | None = None) -> Reply:
-        """Ask in a thread that is left alone when the time is over: httpx's limits begin anew with every byte."""
-        came: list[Reply | BaseException] = []
-        over = threading.Event()
-
-        def ask() -> None:
-            try:
-                came.append(self._answer(method, path, headers, body, over))
-            except BaseException as error:
-                came.append(error)
-
-        asking = threading.Thread(target=ask, name="lumia-registry", daemon=True)
-        asking.start()
-        asking.join(self._seconds)
-        if not came:
-            over.set()
-            raise AwayError(f"the registry {self._url} took longer than {self._seconds:g} s to answer")
-        [reply] = came
-        if isinstance(reply, BaseException):
-            raise reply
-        return reply
-
-    def _answer(
-        self, method: str, path: str, headers: Mapping[str, str], body: bytes | None, over: threading.Event
-    ) -> Reply:
         import httpx
 
         common = {"User-Agent": f"lumia-pkg/{__version__}", "Accept": "application/json, application/problem+json"}
@@ -83,20 +53,21 @@ class Wire:
             httpx.Client(timeout=limits, follow_redirects=False) as client,
             client.stream(method, self._url + path, headers={**common, **headers}, content=body) as answer,
         ):
-            return Reply(answer.status_code, dict(answer.headers.items()), self._body(answer, over))
+            return Reply(answer.status_code, dict(answer.headers.items()), self._body(answer))
 
-    def _body(self, answer: object, over: threading.Event) -> bytes:
+    def _body(self, answer: object) -> bytes:
         import httpx
 
         assert isinstance(answer, httpx.Response)
+        until = time.monotonic() + self._seconds
         parts, size = [], 0
-        for part in answer.iter_bytes():
+        for part in answer.iter_bytes(65536):
             parts.append(part)
             size += len(part)
             if size > self._max_bytes:
                 raise RegistryError(f"the registry {self._url} answers with more than {self._max_bytes} bytes")
-            if over.is_set():
-                break
+            if time.monotonic() > until:
+                raise RegistryError(f"the registry {self._url} took longer than {self._seconds:g} s to answer")
         return b"".join(parts)
 
     @contextmanager
@@ -106,7 +77,7 @@ class Wire:
         try:
             yield
         except httpx.TimeoutException as error:
-            raise AwayError(f"the registry {self._url} doesn't answer in time; try again later") from error
+            raise RegistryError(f"the registry {self._url} doesn't answer in time; try again later") from error
         except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, UnicodeError) as error:
-            told = plain(_ERRNO.sub("", str(error)), 200) or type(error).__name__
-            raise AwayError(f"the registry {self._url} can't be reached: {told}") from error
+            told = plain(str(error), 200) or type(error).__name__
+            raise RegistryError(f"the registry {self._url} can't be reached: {told}") from error

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
-import socket
-import threading
-import time
 from collections.abc import Iterator
-from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -18,7 +14,7 @@ import pytest
 from lumia.config import ConfigStore
 from lumia.errors import RegistryError
 from lumia.pkg.registry import Registry, checked_url, configured, is_open
-from lumia.pkg.registry_wire import AwayError, Reply, Wire
+from lumia.pkg.registry_wire import Reply, Wire
 from tests.support.registry import DATE, Answer, FakeRegistry, fake_registry
 
 VERSION = {
@@ -112,7 +108,7 @@ def test_a_registry_that_went_away_is_stood_in_for_by_its_last_answer(tmp_path: 
         Registry(server.url, tmp_path).info("weather")
     registry = Registry(server.url, tmp_path, warn=warnings.append)
     assert registry.info("weather").name == "weather"
-    assert "can't be reached: Connection refused" in warnings[0] and "what it said before" in warnings[0]
+    assert "can't be reached" in warnings[0] and "what it said before" in warnings[0]
     with pytest.raises(RegistryError, match="can't be reached"):
         registry.info("other")
 
@@ -123,7 +119,7 @@ def test_a_registry_that_is_away_is_asked_once(tmp_path: Path, monkeypatch: pyte
 
     def ask(wire: Wire, method: str, path: str, headers: object, body: bytes | None = None) -> Reply:
         asked.append(path)
-        raise AwayError("away")
+        raise RegistryError("away") from TimeoutError()
 
     monkeypatch.setattr(Wire, "_ask", ask)
     registry = Registry("http://127.0.0.1:9", tmp_path)
@@ -159,29 +155,6 @@ def test_retry_after_may_be_a_date(
     server.answers["/search"] = Answer({}, 429, {"Retry-After": given})
     with pytest.raises(RegistryError, match=f"too often; try again {when}$"):
         registry.search("x")
-
-
-@pytest.mark.parametrize("where", ["headers", "body"])
-def test_a_registry_that_drips_is_left_after_the_time_that_is_told(where: str) -> None:
-    """A limit on every single read would begin anew with each byte."""
-    begun = b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n" + (b"\r\n" if where == "body" else b"X-Slow: ")
-    gone = threading.Event()
-    with socket.create_server(("127.0.0.1", 0)) as server:
-
-        def drip() -> None:
-            with suppress(OSError), server.accept()[0] as client:
-                client.sendall(begun)
-                while not gone.wait(0.02):
-                    client.sendall(b"1")
-
-        thread = threading.Thread(target=drip)
-        thread.start()
-        start = time.monotonic()
-        with pytest.raises(RegistryError, match=r"took longer than 0\.2 s to answer"):
-            Wire(f"http://127.0.0.1:{server.getsockname()[1]}", seconds=0.2).get("/search")
-        assert time.monotonic() - start < 1.5
-        gone.set()
-        thread.join()
 
 
 def test_a_damaged_cache_costs_only_a_request(registry: Registry, tmp_path: Path) -> None:
