@@ -51,10 +51,10 @@ class Ground:
         raise PlanError(f"{name} is not installed; {did_you_mean(name, self.lock.plugins)}")
 
 
-def did_you_mean(name: str, known: Collection[str]) -> str:
-    """Return the close of a message about a name that is not known."""
+def did_you_mean(name: str, known: Collection[str], listing: str = "pkg -Q") -> str:
+    """Return the close of a message about a name that is not known. listing: the command that shows `known`."""
     close = difflib.get_close_matches(name, sorted(known), n=1)
-    return f"did you mean {close[0]!r}?" if close else "`pkg -Q` lists what is"
+    return f"did you mean {close[0]!r}?" if close else f"`{listing}` lists what is"
 
 
 def applied(plan: Plan, root: Path, *, strict: bool) -> dict[str, Present]:

@@ -85,6 +85,7 @@ def test_a_folder_is_installed_and_turned_off_and_on(pkg: Pkg, geo: Repository) 
     assert pkg("-Q", "--json").json[0]["status"] == "disabled"
     assert tomllib.loads((pkg.root / "config" / "lumia.toml").read_text())["plugins"]["disabled"] == ["geo"]
     assert pkg("enable", "geo").lines == ["enabled geo"]
+    assert "no plugin is named 'xyz'; `pkg -Q --all` lists what is" in pkg("enable", "xyz").err
 
 
 def test_asking_for_what_came_as_a_dependency_marks_it_as_wanted(pkg: Pkg, registry: FakeRegistry) -> None:
