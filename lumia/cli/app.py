@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
-from lumia import __version__
 from lumia.cli import adapters, output, plugins, registry
 from lumia.cli.contributed import Contributed, commands
-from lumia.cli.groups import Verbatim, group
+from lumia.cli.groups import Verbatim, group, program
 from lumia.cli.handlers import handlers
 from lumia.cli.init import init
 from lumia.cli.start import start
@@ -36,8 +35,7 @@ def build(args: Sequence[str]) -> typer.Typer:
 
     What is wrong with contributed commands is told on stderr when `args` name none, for there one may be missed.
     """
-    app = group("Build and run LLM chat bots as durable event functions.", epilog=EPILOG)
-    app.callback()(_global_options)
+    app = program("lumia", "Build and run LLM chat bots as durable event functions.", EPILOG)
     for name, function in CORE.items():
         app.command(name)(function)
     app.command(PKG, cls=Verbatim, help="Install, upgrade, remove and find plugins; the command pkg.")(_pkg)
@@ -60,20 +58,6 @@ def _pkg(ctx: typer.Context) -> None:
     from lumia.cli.pkg import run
 
     run(ctx.args, "lumia pkg")
-
-
-def _print_version(asked: bool) -> None:
-    if asked:
-        output.text(f"lumia {__version__}")
-        raise typer.Exit
-
-
-def _global_options(
-    version: Annotated[
-        bool, typer.Option("--version", help="Print the version and exit.", is_eager=True, callback=_print_version)
-    ] = False,
-) -> None:
-    """Build and run LLM chat bots as durable event functions."""
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""How groups of commands look, and commands that parse their own arguments."""
+"""How commands and groups of commands look, and commands that parse their own arguments."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ from typing import Any
 
 import typer
 from typer.core import TyperCommand
+
+from lumia import __version__
+from lumia.cli import output
 
 
 def group(help: str, epilog: str = "") -> typer.Typer:
@@ -19,6 +22,25 @@ def group(help: str, epilog: str = "") -> typer.Typer:
         rich_markup_mode=None,
         context_settings={"help_option_names": ["--help", "-h"]},
     )
+
+
+def program(name: str, help: str, epilog: str = "") -> typer.Typer:
+    """Return the empty group that a program of its own is: it has `--version`."""
+    app = group(help, epilog)
+
+    def shown(asked: bool) -> None:
+        if asked:
+            output.text(f"{name} {__version__}")
+            raise typer.Exit
+
+    # Not in `Annotated`: annotations are read by their text, which doesn't find what is made in here.
+    asked = typer.Option(False, "--version", help="Print the version and exit.", is_eager=True, callback=shown)
+
+    def options(version: bool = asked) -> None:
+        """Take the options before the command."""
+
+    app.callback(help=help)(options)
+    return app
 
 
 class Verbatim(TyperCommand):

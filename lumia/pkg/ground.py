@@ -12,6 +12,7 @@ from lumia.errors import PlanError
 from lumia.manifest import hyphenated
 from lumia.pkg import lockfile
 from lumia.pkg import world as worlds
+from lumia.pkg.layout import Layout
 from lumia.pkg.lockfile import Lock
 from lumia.pkg.model import Locked, Plan
 from lumia.pkg.world import Present
@@ -33,6 +34,10 @@ class Ground:
         disabled = frozenset(map(hyphenated, ConfigStore(root).core.plugins.disabled))
         return cls(root, lock, worlds.read(root, lock, disabled), disabled)
 
+    def is_gone(self, name: str) -> bool:
+        """Tell whether the folder of an installed plugin was taken away by hand."""
+        return name in self.lock.plugins and not Layout(self.root).folder(name).exists()
+
     def installed(self, name: str) -> Locked:
         """Return the entry of an installed plugin; raises `PlanError` saying what `name` is instead."""
         name = hyphenated(name)
@@ -46,10 +51,10 @@ class Ground:
         raise PlanError(f"{name} is not installed; {did_you_mean(name, self.lock.plugins)}")
 
 
-def did_you_mean(name: str, known: Collection[str]) -> str:
-    """Return the close of a message about a name that is not known."""
+def did_you_mean(name: str, known: Collection[str], listing: str = "pkg -Q") -> str:
+    """Return the close of a message about a name that is not known. listing: the command that shows `known`."""
     close = difflib.get_close_matches(name, sorted(known), n=1)
-    return f"did you mean {close[0]!r}?" if close else "`pkg -Q` lists what is"
+    return f"did you mean {close[0]!r}?" if close else f"`{listing}` lists what is"
 
 
 def applied(plan: Plan, root: Path, *, strict: bool) -> dict[str, Present]:
@@ -64,7 +69,7 @@ def applied(plan: Plan, root: Path, *, strict: bool) -> dict[str, Present]:
             after.pop(action.name, None)
         elif action.staged is not None and action.after is not None:
             after[action.name] = Present.of_staged(action.staged, enabled=action.after.enabled)
-        elif action.name in after:
+        elif action.name in after and action.kind != "mark":
             after[action.name] = worlds.switched(after[action.name], action.kind == "enable")
     if strict:
         must_fit(world, after)

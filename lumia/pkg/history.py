@@ -160,8 +160,8 @@ def _actions(now: Locked | None, wanted: Locked, staged: Staged | None) -> list[
     if staged is not None:
         found.append(Action(_kind(now, wanted), wanted.name, now, wanted, replace(staged, locked=wanted)))
     if now is not None and (now.enabled != wanted.enabled or (staged is None and now != wanted)):
-        # Also where only `requested` differs: then nothing but the lock changes.
-        found.append(Action("enable" if wanted.enabled else "disable", wanted.name, now, wanted))
+        kind: Kind = "mark" if now.enabled == wanted.enabled else "enable" if wanted.enabled else "disable"
+        found.append(Action(kind, wanted.name, now, wanted))
     return found
 
 

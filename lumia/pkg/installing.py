@@ -26,19 +26,22 @@ def plan_install(asked: Sequence[Request], sources: Sources, *, force: bool = Fa
     """
     ground = Ground.read(sources.root)
     solver = Solver(ground.world, sources)
+    named: set[str] = set()
     for request in asked:
         choice = _asked_for(request, ground, solver, force)
-        if choice is None:
+        named.add(choice.name)
+        if isinstance(choice, Locked):
             continue
         twin = solver.chosen.get(choice.name)
         if twin is not None and twin.staged.locked.digest != choice.staged.locked.digest:
             raise PlanError(f"{choice.name} was asked for twice, by {twin.request.text} and {request.text}; name one")
         solver.take(choice)
     solver.settle()
-    return plan_of(ground, solver, force=force)
+    return plan_of(ground, solver, force=force, named=frozenset(named))
 
 
-def _asked_for(request: Request, ground: Ground, solver: Solver, force: bool) -> Choice | None:
+def _asked_for(request: Request, ground: Ground, solver: Solver, force: bool) -> Choice | Locked:
+    """Return the version to take, or what is installed and stays as it is."""
     if request.name is not None:
         _must_be_free(request.name, ground)
     source = lookup(solver.sources, request)
@@ -50,12 +53,13 @@ def _asked_for(request: Request, ground: Ground, solver: Solver, force: bool) ->
         and not request.tag
         and not force
         and same_place(source.url, locked.url)
+        and not ground.is_gone(locked.name)
     ):
         current = version_of(locked.version)
         if current is not None and current >= offer.version:
             newer = "" if current == offer.version else f", newer than {offer.version}"
             solver.notes.append(f"{locked.name} {locked.version} is installed already{newer}")
-            return None
+            return locked
     staged = solver.sources.stage(request, source, offer)
     name = staged.locked.name
     _must_be_free(name, ground)

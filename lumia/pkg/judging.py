@@ -39,9 +39,8 @@ def judge(
     verdict = trust.verify(locked.name, locked.tag, locked.digest, tuple(found), store=store, revoked=revoked)
     if verdict.outcome == "refused":
         raise SignatureError(verdict.text)
-    new = verdict.key is not None and verdict.key not in store.of(locked.name).keys
     signed = replace(locked, key=verdict.key, signature=_signature_by(verdict.key, found, locked))
-    return signed, (verdict.text,) if new or verdict.outcome == "unsigned" else ()
+    return signed, (verdict.text,) if verdict.outcome == "unsigned" else ()
 
 
 def _signature_by(key: str | None, signatures: Iterable[str], locked: Locked) -> str | None:

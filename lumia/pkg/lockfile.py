@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
 
 from lumia.errors import PkgError
 from lumia.manifest import PluginName
+from lumia.pkg.complaint import complaint
 from lumia.pkg.layout import LOCK_FILE, Layout
 from lumia.pkg.model import Locked, Origin
 
@@ -65,25 +66,25 @@ class Lock:
         return json.dumps({"version": VERSION, "plugins": plugins}, indent=2, ensure_ascii=False) + "\n"
 
 
-def parse(text: str, source: str = LOCK_FILE) -> Lock:
-    """Return the lock that `text` holds. source: its file, for messages. Raises `PkgError` for anything else."""
+def parse(text: str, source: str = LOCK_FILE, way_out: str = _WAY_OUT) -> Lock:
+    """Return the lock that `text` holds. source: its file, for messages; way_out: what to do about a bad one.
+
+    Raises `PkgError` for anything else.
+    """
     try:
         data: Any = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise PkgError(f"{source} is no lock file: {error}; {_WAY_OUT}") from error
+        raise PkgError(f"{source} is no lock file: {error}; {way_out}") from error
     if isinstance(data, dict) and isinstance(data.get("version"), int) and data["version"] > VERSION:
         raise PkgError(f"{source} was written by a newer Lumia (format {data['version']}); upgrade Lumia to read it")
-    return _checked(data, source)
+    return _checked(data, source, way_out)
 
 
-def _checked(data: Any, source: str) -> Lock:
+def _checked(data: Any, source: str, way_out: str = _WAY_OUT) -> Lock:
     try:
         file = _File.model_validate(data)
     except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"] if part != "[key]") or "the file"
-        message = first["msg"].removeprefix("Value error, ")
-        raise PkgError(f"{source} is no lock file: {place}: {message}; {_WAY_OUT}") from error
+        raise PkgError(f"{source} is no lock file: {complaint(error, 'the file')}; {way_out}") from error
     return Lock({name: Locked(name=name, **entry.model_dump()) for name, entry in file.plugins.items()})
 
 

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from lumia.manifest import Manifest
 
 Origin = Literal["registry", "git", "folder"]
-Kind = Literal["install", "upgrade", "downgrade", "remove", "enable", "disable"]
+Kind = Literal["install", "upgrade", "downgrade", "remove", "enable", "disable", "mark"]
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,10 @@ class Staged:
 
 @dataclass(frozen=True)
 class Action:
-    """One change of a plan. before: what is installed; after: what will be, with its files in `staged`."""
+    """One change of a plan. before: what is installed; after: what will be, with its files in `staged`.
+
+    kind: `mark` changes nothing but whether somebody asked for the plugin itself (`Locked.requested`).
+    """
 
     kind: Kind
     name: str

@@ -115,6 +115,7 @@ def _undone(work: Transaction, deploy: Deploy | None, error: BaseException) -> N
         about = f"the operation {work.journal.id} failed ({recovery.reason(error)}) and"
         raise recovery.unsettled(work.layout, about, trouble) from error
     if not isinstance(error, OSError | LumiaError):
+        work.tell("undo", "", "everything is as it was before")
         raise error
     kind = type(error) if isinstance(error, PkgError) else OperationError
     kept = "".join(f"; {warning}" for warning in work.journal.warnings)

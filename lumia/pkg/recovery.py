@@ -108,4 +108,6 @@ def reason(error: BaseException) -> str:
     """Return an error in plain words, with the file it is about."""
     if isinstance(error, OSError) and error.strerror:
         return f"{error.strerror}: {error.filename}" if error.filename else error.strerror
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted"
     return str(error) or type(error).__name__

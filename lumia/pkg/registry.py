@@ -6,9 +6,12 @@ used with a warning. Nothing here needs it for an install by URL.
 
 from __future__ import annotations
 
+import difflib
 import json
+import math
 import os
 from collections.abc import Callable, Mapping
+from email.utils import parsedate_to_datetime
 from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -16,7 +19,9 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from pydantic import TypeAdapter, ValidationError
 
+from lumia import system
 from lumia.errors import RegistryError
+from lumia.pkg.complaint import complaint
 from lumia.pkg.registry_cache import Cache, Kept
 from lumia.pkg.registry_model import Hit, Info, Problem, Revoked, Submitted
 from lumia.pkg.registry_wire import Reply, Wire
@@ -79,6 +84,7 @@ class Registry:
     """A registry. cache: folder for its answers, which are asked for again only when they changed (ETag).
 
     warn: told once in a sentence for each answer that had to come from the cache, and of a connection others can read.
+    Once it was away it isn't asked again: with many plugins that would be many times the wait.
     """
 
     def __init__(self, url: str, cache: Path, *, warn: Callable[[str], None] = lambda text: None) -> None:
@@ -87,6 +93,7 @@ class Registry:
         self._cache = Cache(cache)
         self._warn = warn
         self._told_open = not is_open(self.url)
+        self._away: RegistryError | None = None
 
     def search(self, query: str, page: int = 1) -> tuple[list[Hit], int]:
         """Return one page of hits, best first, and the number of all."""
@@ -138,10 +145,14 @@ class Registry:
             )
         kept = self._cache.get(self.url + path)
         try:
+            if self._away is not None:
+                raise self._away
             reply = self._wire.get(path, kept.etag if kept else "")
             if reply.status >= 500 or reply.status == 429:
                 raise self._failed(reply, path, name)
         except RegistryError as error:
+            if error.__cause__ is not None:  # no answer came: what speaks against an answer has no cause
+                self._away = error
             if kept is None:
                 raise
             self._warn(f"{error}; what it said before ({kept.day}) is used")
@@ -155,30 +166,47 @@ class Registry:
 
     def _failed(self, reply: Reply, path: str, name: str | None) -> RegistryError:
         if reply.status == 404 and name is not None:
-            return RegistryError(f"the registry {self.url} knows no plugin {name!r}; look for it with `pkg -Ss`")
+            return RegistryError(f"the registry {self.url} knows no plugin {name!r}; {self._instead(name)}")
         if reply.status == 429:
-            wait = plain(reply.headers.get("retry-after", ""), 20)
-            after = f" after {wait} s" if wait.isdecimal() else " in a minute"
-            return RegistryError(f"the registry {self.url} was asked too often; try again{after}")
+            after = _until(reply.headers.get("retry-after", ""))
+            return RegistryError(f"the registry {self.url} was asked too often; try again {after}")
         if 300 <= reply.status < 400:
             place = plain(reply.headers.get("location", ""), 200)
             return RegistryError(f"the registry {self.url} says it is elsewhere ({place}); put that into {VARIABLE}")
         return RegistryError(f"the registry {self.url} answers {path} with status {reply.status}{_detail(reply)}")
 
+    def _instead(self, name: str) -> str:
+        """Return what to do about a name the registry doesn't know: its search forgives a slip."""
+        try:
+            close = difflib.get_close_matches(name, [hit.name for hit in self.search(name)[0]], n=1)
+        except RegistryError:
+            close = []
+        return f"did you mean {close[0]!r}?" if close else "look for it with `pkg -Ss`"
+
     def _read(self, kind: TypeAdapter[Found], body: bytes, path: str) -> Found:
         try:
             return kind.validate_json(body)
         except ValidationError as error:
-            first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-            place = ".".join(map(str, first["loc"]))
-            told = first["msg"].removeprefix("Value error, ")
-            problem = plain(f"{place}: {told}" if place else told, 200)
-            self._cache.drop(self.url + path)
-            raise self._lies(path, problem) from None
+            raise self._lies(path, complaint(error, "the answer")) from None
 
     def _lies(self, path: str, problem: str) -> RegistryError:
         self._cache.drop(self.url + path)
-        return RegistryError(f"the registry {self.url} answers {path} with something else than it must: {problem}")
+        return RegistryError(
+            f"the registry {self.url} answers {path} with something else than it must: {problem}; see that {VARIABLE} "
+            "or [pkg] registry names a registry of Lumia's and tell whoever runs it, or install by address: "
+            "pkg -S https://…/plugin.git"
+        )
+
+
+def _until(retry_after: str) -> str:
+    """Return when to come back: Retry-After is in seconds, or a date (RFC 9110, 10.2.3)."""
+    if retry_after.isascii() and retry_after.isdecimal() and len(retry_after) < 8:
+        return f"after {retry_after} s"
+    try:
+        moment = parsedate_to_datetime(retry_after)
+    except ValueError:
+        return "later"
+    return f"after {max(1, math.ceil(moment.timestamp() - system.now()))} s"
 
 
 def _detail(reply: Reply) -> str:

@@ -42,7 +42,7 @@ def plan_switch(names: Sequence[str], root: Path, *, enabled: bool, force: bool 
     notes: list[str] = []
     for name in map(hyphenated, names):
         if name not in after:
-            raise PlanError(f"no plugin is named {name!r}; {did_you_mean(name, after)}")
+            raise PlanError(f"no plugin is named {name!r}; {did_you_mean(name, after, 'pkg -Q --all')}")
         if after[name].enabled == enabled:
             notes.append(f"{name} is {'enabled' if enabled else 'disabled'} already")
         after[name] = worlds.switched(after[name], enabled)

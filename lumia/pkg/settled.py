@@ -12,10 +12,11 @@ from lumia.pkg.versions import version_of
 from lumia.pkg.world import Present
 
 
-def plan_of(ground: Ground, solver: Solver, *, force: bool) -> Plan:
+def plan_of(ground: Ground, solver: Solver, *, force: bool, named: frozenset[str] = frozenset()) -> Plan:
     """Return the plan of a settled solver; raises `PlanError` for what would not load.
 
-    force: also versions that are installed just so already.
+    force: also versions that are installed just so already. named: plugins that somebody wants for themselves: what
+    came as a dependency counts as asked for from then on.
     """
     after = dict(solver.after)
     for name in solver.chosen:
@@ -28,17 +29,24 @@ def plan_of(ground: Ground, solver: Solver, *, force: bool) -> Plan:
         choice = solver.chosen.get(name)
         if choice is None:
             continue
-        action = _action(choice, ground.lock.plugins.get(name), after)
-        if not _changes(action) and not (force and choice.asked):
+        action = _action(choice, ground.lock.plugins.get(name), after, named)
+        if not _changes(action) and not ground.is_gone(name) and not (force and choice.asked):
             solver.notes.append(f"{name} {choice.staged.locked.version} is installed already")
             continue
         actions.append(action)
+    changed = {action.name for action in actions}
+    actions += [_mark(now) for name, now in ground.lock.plugins.items()
+                if name in named - changed and not now.requested]  # fmt: skip
     warnings = [*solver.notes, *(text for one in actions if one.staged for text in one.staged.warnings)]
     return Plan(tuple(actions), frozenset(), python_of(after), tuple(dict.fromkeys(warnings)))
 
 
-def _action(choice: Choice, before: Locked | None, after: dict[str, Present]) -> Action:
-    requested = choice.asked if before is None else before.requested
+def _mark(now: Locked) -> Action:
+    return Action("mark", now.name, now, replace(now, requested=True), reason="came as a dependency, asked for now")
+
+
+def _action(choice: Choice, before: Locked | None, after: dict[str, Present], named: frozenset[str]) -> Action:
+    requested = choice.asked if before is None else before.requested or choice.name in named
     locked = replace(choice.staged.locked, requested=requested, enabled=after[choice.name].enabled)
     staged = replace(choice.staged, locked=locked)
     users = ", ".join(worlds.ranges(after, choice.name))

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import shutil
-import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from lumia.errors import ManifestError, SignatureError, SourceError, UnsafePackageError
 from lumia.manifest import Manifest, load_manifest, underscored
-from lumia.pkg import judging, snapshot, tree
+from lumia.pkg import judging, snapshot, stages, tree
 from lumia.pkg.git import Git, latest, tag_version
 from lumia.pkg.model import Locked, Origin, Request, Staged
 from lumia.pkg.requests import UNENCRYPTED, public_url
@@ -103,29 +102,23 @@ def discard(staged: Staged) -> None:
     """Remove a staged version that is not wanted after all."""
     shutil.rmtree(staged.folder, ignore_errors=True)
     if not staged.folder.exists():
-        _remove_empty(staged.folder.parent)
+        stages.leave(staged.folder.parent)
 
 
 def _new_folder(root: Path, name: str | None) -> Path:
-    parent = root / STAGING / uuid.uuid4().hex[:12]
     try:
-        parent.mkdir(parents=True)
+        parent = stages.make(root / STAGING)
     except OSError as error:
-        raise SourceError(f"{parent} can't be made: {error.strerror}") from error
+        raise SourceError(
+            f"{root / STAGING} can't be made: {error.strerror}; give this user the right to write there"
+        ) from error
     return parent / (underscored(name) if name else "plugin")
 
 
 def _remove(folder: Path, root: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     if folder.parent.parent == root / STAGING:
-        _remove_empty(folder.parent)
-
-
-def _remove_empty(folder: Path) -> None:
-    try:
-        folder.rmdir()
-    except OSError:
-        return
+        stages.leave(folder.parent)
 
 
 def _fetch(

@@ -55,9 +55,7 @@ def rows(root: Path, running: Running, *, everything: bool = False) -> list[Row]
         plugin = known.get(name) or own.get(name)
         if plugin is None:
             status: Status = "failed"
-            reason = (
-                f"{name} has no folder in plugins/ any more; `pkg -S {name} --force` or `pkg rollback` brings it back"
-            )
+            reason = f"it has no folder in plugins/ any more; `pkg -S {name}` brings it back"
         else:
             reason = refused.get(name, "")
             status = _status(name, plugin.disabled, bool(reason), live)

@@ -10,9 +10,9 @@ LINE = 300
 PAGE = 20_000
 """Characters of a shown page."""
 _ESCAPES = re.compile(
-    r"\x1b\[[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor
+    r"\x1b\[[0-?]*[ -/]*[@-~]?"  # CSI: colours, cursor; also one that is cut off
     r"|\x1b[\]PX^_][^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)?"  # OSC, DCS, SOS, PM, APC up to their end
-    r"|\x9b[0-?]*[ -/]*[@-~]|[\x9d\x90\x98\x9e\x9f][^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)?"  # the same in C1
+    r"|\x9b[0-?]*[ -/]*[@-~]?|[\x9d\x90\x98\x9e\x9f][^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)?"  # the same in C1
     r"|\x1b[ -/]*[0-~]?"
 )
 _INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn"})

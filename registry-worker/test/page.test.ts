@@ -8,7 +8,7 @@ const EVIL = `<img src=x onerror=alert(1)>"'&`;
 
 beforeAll(async () => {
   const more = { readme_md: `# ${EVIL}\n\n[x](javascript:alert(1)) <script>1</script>`, versions: [version("v1.0.0", { changelog: EVIL, yanked: EVIL })] };
-  await fill([entry("evil", more, { display_name: EVIL, description: `${EVIL} \u202eabc`, author: EVIL })], { evil: 1500 });
+  await fill([entry("evil", more, { display_name: EVIL, description: `${EVIL} \u202eabc \u001b[31mred\u001b]0;title\u0007`, author: EVIL })], { evil: 1500 });
   await fill(Array.from({ length: 60 }, (_, number) => entry(`lots-${number}`)));
 });
 
@@ -34,7 +34,7 @@ describe("the pages", () => {
       const body = await (await ask(path)).text();
       expect(body).toContain("&lt;img src=x onerror=alert(1)&gt;");
       expect(body).not.toContain("<img");
-      expect(body).not.toContain("\u202e");
+      expect(body).not.toMatch(/[\u202e\u001b]|\[31m|0;title/);
       expect(body).not.toContain("javascript:");
     }
     expect((await ask("/plugins/nothing")).status).toBe(404);

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -220,6 +223,37 @@ def test_a_gateway_serves_what_is_exchanged_and_drops_no_connection_of_others(wo
     world.one.drop("moving")
     with pytest.raises(OSError, match="404"):
         world.get("/moving")
+
+
+def pkg(world: World, *args: str) -> list[str]:
+    """Run the real command on the first machine and return what it prints."""
+    command = [sys.executable, "-c", "from lumia.cli.pkg import main; main()", *args]
+    root = world.one.layout.root
+    env = {**os.environ, "LUMIA_ROOT": str(root), "LUMIA_REDIS_URL": world.url}
+    done = subprocess.run(command, cwd=root, env=env, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def test_disable_takes_handlers_out_of_running_workers_and_enable_brings_them_back(
+    world: World, tmp_path: Path
+) -> None:
+    world.one.install("switched", "1.0.0", WAITS.replace('"wait"', '"switched"'))
+    gate, through = tmp_path / "gate", tmp_path / "through"
+    through.touch()
+    run = lumia.pipe.start("switched", lumia.Box.any(str(gate)))
+    until(Path(f"{gate} begun").exists, what="the step to begin")
+    assert pkg(world, "disable", "switched", "--yes") == ["disabled switched"]
+    assert world.run("switched", str(through)).reason == "no handler"
+    gate.touch()
+    assert lumia.runs.wait(run, 20).outcome == "done", "what was in flight ends on what it began with"
+    assert items("switched") == [["begin", "1.0.0"], ["end", "1.0.0"]]
+    with worker(world.one.layout.root, world.url, name="restarted"):
+        assert world.run("switched", str(through)).reason == "no handler"
+        (kind,) = [one["kind"] for one in json.loads(pkg(world, "enable", "switched", "--json")[0])["actions"]]
+        assert kind == "enable"
+        assert world.run("switched", str(through)).outcome == "done"
+    assert world.two.lock.plugins["switched"].enabled
 
 
 def test_a_machine_that_was_away_syncs_before_it_loads(world: World, tmp_path: Path) -> None:

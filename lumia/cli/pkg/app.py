@@ -5,13 +5,11 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
-from lumia import __version__
-from lumia.cli import output
-from lumia.cli.groups import Verbatim, group
+from lumia.cli.groups import Verbatim, program
 from lumia.errors import LumiaError
 
 EPILOG = """\b
@@ -19,7 +17,7 @@ Short forms:
   pkg -S NAME[@TAG]…     install      pkg -Q             list
   pkg -R NAME…           remove       pkg -Ql NAME       files
   pkg -U [NAME…]         upgrade      pkg -Qu            outdated
-  pkg -Ss KEYWORD        search       pkg -Si NAME       info
+  pkg -Ss [KEYWORD…]     search       pkg -Si NAME       info
   pkg -Sc                clean
 \b
 Example:
@@ -65,8 +63,7 @@ GROUPS = {
 
 def build(args: Sequence[str], prog: str = "pkg") -> typer.Typer:
     """Return the app for `args`: the command they name is real, of the others there is only the line of help."""
-    app = group("Install, upgrade, remove and find plugins.", epilog=EPILOG)
-    app.callback()(_global_options)
+    app = program("pkg", "Install, upgrade, remove and find plugins.", EPILOG)
     named = next((arg for arg in args if not arg.startswith("-")), None)
     for name, entry in COMMANDS.items():
         app.command(name, help=None if name == named else entry.help)(_loaded(entry) if name == named else _listed)
@@ -93,17 +90,3 @@ def _handed_on(entry: Entry, prog: str) -> Callable[[typer.Context], None]:
         app(args=ctx.args, prog_name=prog)
 
     return run
-
-
-def _print_version(asked: bool) -> None:
-    if asked:
-        output.text(f"pkg {__version__}")
-        raise typer.Exit
-
-
-def _global_options(
-    version: Annotated[
-        bool, typer.Option("--version", help="Print the version and exit.", is_eager=True, callback=_print_version)
-    ] = False,
-) -> None:
-    """Install, upgrade, remove and find plugins."""

@@ -7,23 +7,17 @@ from typing import Annotated
 import typer
 
 from lumia.cli.pkg.changing import How, change
-from lumia.cli.pkg.options import DryRun, Json, Names, NoWait, Yes
+from lumia.cli.pkg.options import Names, changes
 
 
+@changes(
+    force="Also what is installed just so, comes from another place than before, or at a tag that was moved; edits by "
+    "hand are kept as a patch in data/pkg/undo.",
+    strict=True,
+)
 def install(
-    what: Annotated[list[str], typer.Argument(metavar="NAME[@TAG]|GIT-URL[@TAG]|FOLDER…", show_default=False)],
-    yes: Yes = False,
-    dry_run: DryRun = False,
-    force: Annotated[
-        bool,
-        typer.Option(
-            "--force",
-            help="Also what is installed just so, comes from another place than before, or at a tag that was moved; "
-            "edits by hand are kept as a patch in data/pkg/undo.",
-        ),
-    ] = False,
-    no_wait: NoWait = False,
-    as_json: Json = False,
+    what: Annotated[list[str], typer.Argument(metavar="NAME[@TAG]|GIT-URL[@TAG]|FOLDER", show_default=False)],
+    how: How,
 ) -> None:
     """Install plugins, and what they need: `pkg -S`.
 
@@ -41,20 +35,14 @@ def install(
     from lumia.pkg import planning, requests
 
     asked = [requests.parse(text) for text in what]
-    how = How(dry_run, yes, as_json, no_wait, force, strict=True)
-    change(lambda sources: planning.plan_install(asked, sources, force=force), how)
+    change(lambda sources: planning.plan_install(asked, sources, force=how.force), how)
 
 
+@changes(force="Although other plugins need them, or files in them were edited.")
 def remove(
     names: Names,
+    how: How,
     purge: Annotated[bool, typer.Option("--purge", help="Delete their settings in config/, too.")] = False,
-    yes: Yes = False,
-    dry_run: DryRun = False,
-    force: Annotated[
-        bool, typer.Option("--force", help="Although other plugins need them, or files in them were edited.")
-    ] = False,
-    no_wait: NoWait = False,
-    as_json: Json = False,
 ) -> None:
     """Remove plugins; their settings stay: `pkg -R`.
 
@@ -65,19 +53,13 @@ def remove(
     """
     from lumia.pkg import planning
 
-    how = How(dry_run, yes, as_json, no_wait, force)
-    change(lambda sources: planning.plan_remove(names, sources.root, purge=purge, force=force), how)
+    change(lambda sources: planning.plan_remove(names, sources.root, purge=purge, force=how.force), how)
 
 
+@changes(force="Although files in them were edited; the edits are kept in data/pkg/undo.", strict=True)
 def upgrade(
-    names: Annotated[list[str] | None, typer.Argument(metavar="[NAME…]", show_default=False)] = None,
-    yes: Yes = False,
-    dry_run: DryRun = False,
-    force: Annotated[
-        bool, typer.Option("--force", help="Although files in them were edited; the edits are kept in data/pkg/undo.")
-    ] = False,
-    no_wait: NoWait = False,
-    as_json: Json = False,
+    how: How,
+    names: Annotated[list[str] | None, typer.Argument(metavar="NAME", show_default=False)] = None,
 ) -> None:
     """Upgrade the named plugins, or all, to their latest versions; never to an older one: `pkg -U`.
 
@@ -89,12 +71,12 @@ def upgrade(
     """
     from lumia.pkg import planning
 
-    how = How(dry_run, yes, as_json, no_wait, force, strict=True)
     change(lambda sources: planning.plan_upgrade(names or [], sources), how)
 
 
-def enable(names: Names, no_wait: NoWait = False, as_json: Json = False) -> None:
-    """Turn plugins on, also those that come with Lumia.
+@changes(ask=False, strict=True)
+def enable(names: Names, how: How) -> None:
+    """Turn plugins on, also those that come with Lumia. It doesn't ask: `pkg disable` undoes it.
 
     \b
     Example:
@@ -102,17 +84,14 @@ def enable(names: Names, no_wait: NoWait = False, as_json: Json = False) -> None
     """
     from lumia.pkg import planning
 
-    how = How(as_json=as_json, no_wait=no_wait, ask=False, strict=True)
     change(lambda sources: planning.plan_switch(names, sources.root, enabled=True), how)
 
 
-def disable(
-    names: Names,
-    force: Annotated[bool, typer.Option("--force", help="Although other plugins need them.")] = False,
-    no_wait: NoWait = False,
-    as_json: Json = False,
-) -> None:
+@changes(force="Although other plugins need them.", ask=False)
+def disable(names: Names, how: How) -> None:
     """Turn plugins off, also those that come with Lumia; they stay installed, and free the domains they are unique in.
+
+    It doesn't ask: `pkg enable` undoes it.
 
     \b
     Example:
@@ -120,5 +99,4 @@ def disable(
     """
     from lumia.pkg import planning
 
-    how = How(as_json=as_json, no_wait=no_wait, ask=False, force=force)
-    change(lambda sources: planning.plan_switch(names, sources.root, enabled=False, force=force), how)
+    change(lambda sources: planning.plan_switch(names, sources.root, enabled=False, force=how.force), how)

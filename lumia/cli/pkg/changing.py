@@ -92,11 +92,13 @@ def _carry_out(bot: Opened, plan: Plan, layer: Layer | None, how: How, watch: Wa
         return
     if how.dry_run or how.ask:
         _show(plan, layer, output.text if how.dry_run and not how.as_json else output.note)
+    for text in showing.first_keys(plan, bot.root):
+        output.note(text)
     if how.dry_run:
         if how.as_json:
             output.data(showing.as_data(plan))
         return
-    if how.ask and not how.yes:
+    if how.ask and not how.yes and any(action.kind != "mark" for action in plan.actions):
         _ask()
     turn.take()
     _run(bot, plan, layer, how, watch, turn)

@@ -11,11 +11,16 @@ import typer
 from lumia.cli import output
 from lumia.cli.pkg.changing import How, change
 from lumia.cli.pkg.opened import opened
-from lumia.cli.pkg.options import DryRun, Json, NoWait, Yes
+from lumia.cli.pkg.options import Json, changes
 from lumia.errors import PkgError
 
 if TYPE_CHECKING:
     from lumia.pkg.lockfile import Lock
+
+EDITED = "Although files of plugins were edited."
+"""Help of --force where it overrides nothing else."""
+NEW_LOCK = "make one with `pkg freeze > plugins.lock` where the plugins are installed"
+"""What to do about a file for `pkg sync` that is no lock."""
 
 
 def log(
@@ -45,13 +50,9 @@ def log(
             output.text(f"    {line}")
 
 
+@changes(force=EDITED)
 def rollback(
-    to: Annotated[str | None, typer.Argument(metavar="[OPERATION]", show_default=False)] = None,
-    yes: Yes = False,
-    dry_run: DryRun = False,
-    force: Annotated[bool, typer.Option("--force", help="Although files of plugins were edited.")] = False,
-    no_wait: NoWait = False,
-    as_json: Json = False,
+    how: How, to: Annotated[str | None, typer.Argument(metavar="OPERATION", show_default=False)] = None
 ) -> None:
     """Bring back what was installed before the last operation, or after OPERATION (`pkg log` lists them).
 
@@ -63,12 +64,13 @@ def rollback(
     """
     from lumia.pkg import history
 
-    how = How(dry_run, yes, as_json, no_wait, force)
     change(lambda sources: history.rollback(sources.root, to, revoked=sources.revoked), how)
 
 
-def freeze() -> None:
+def freeze(as_json: Json = False) -> None:
     """Print a lock of everything installed: exact commits and digests, for `pkg sync` elsewhere.
+
+    It is JSON, with --json as well as without.
 
     \b
     Example:
@@ -79,7 +81,9 @@ def freeze() -> None:
     print(history.freeze(opened().root), end="", flush=True)
 
 
+@changes(force=EDITED, replaces=True)
 def sync(
+    how: How,
     file: Annotated[
         str | None,
         typer.Argument(
@@ -88,11 +92,6 @@ def sync(
             help="A file of `pkg freeze`, - for stdin; without it, what the running bot works with.",
         ),
     ] = None,
-    yes: Yes = False,
-    dry_run: DryRun = False,
-    force: Annotated[bool, typer.Option("--force", help="Although files of plugins were edited.")] = False,
-    no_wait: NoWait = False,
-    as_json: Json = False,
 ) -> None:
     """Install exactly what LOCK names: nothing else stays, and nothing is resolved anew.
 
@@ -108,9 +107,8 @@ def sync(
     from lumia.pkg import history, joining
     from lumia.pkg.lockfile import Lock
 
-    how = How(dry_run, yes, as_json, no_wait, force, replaces=True)
     lock = None if file is None else _lock_in(file)
-    root = opened(changes=True, wait=not no_wait).root
+    root = opened(changes=True, wait=not how.no_wait).root
     target = joining.target(root) if lock is None or joining.is_target(root, lock) else None
     wanted = target.lock if target is not None else lock or Lock()
     change(lambda sources: history.sync_plan(sources.root, wanted, revoked=sources.revoked), how, target)
@@ -121,13 +119,15 @@ def _lock_in(file: str) -> Lock:
 
     try:
         text = sys.stdin.read() if file == "-" else Path(file).read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise PkgError(f"{file} can't be read: {error}") from error
-    return lockfile.parse(text, "standard input" if file == "-" else file)
+    except OSError as error:
+        raise PkgError(f"{file} can't be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise PkgError(f"{file} is no lock file: it is not UTF-8; {NEW_LOCK}") from error
+    return lockfile.parse(text, "standard input" if file == "-" else file, NEW_LOCK)
 
 
 def verify(
-    names: Annotated[list[str] | None, typer.Argument(metavar="[NAME…]", show_default=False)] = None,
+    names: Annotated[list[str] | None, typer.Argument(metavar="NAME", show_default=False)] = None,
     as_json: Json = False,
 ) -> None:
     """Compare the files of plugins with what was installed; the exit code is 1 when something differs.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from lumia import paths
 from lumia.cli import output
 from lumia.errors import OperationError
+from lumia.pkg import stages
 from lumia.pkg.layout import Layout
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def registry_cache(layout: Layout) -> Path:
 
 
 def opened(*, changes: bool = False, wait: bool = True) -> Opened:
-    """Return this folder's bot root, after finishing or undoing what a killed `pkg` left.
+    """Return this folder's bot root, after finishing or undoing what a killed `pkg` left, and removing what it staged.
 
     changes: the command changes plugins, which it may not in a source checkout, and what another `pkg` is just doing
     comes first (wait False: `OperationError` then). A query looks at what is there.
@@ -76,6 +77,8 @@ def opened(*, changes: bool = False, wait: bool = True) -> Opened:
             if changes:
                 raise
             found.warn(str(error))
+    if found.layout.staging.is_dir():
+        stages.sweep(found.layout.staging)
     return found
 
 

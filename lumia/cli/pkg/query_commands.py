@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -13,30 +13,40 @@ from lumia.cli import output
 from lumia.cli.pkg.opened import opened
 from lumia.cli.pkg.options import Json
 from lumia.errors import LumiaError
+from lumia.manifest import hyphenated
 
 COLUMNS = ("name", "version", "commit", "status", "source")
 SHOWN = ("name", "version", "status", "source")
 
 
+Chosen = Annotated[list[str] | None, typer.Argument(metavar="NAME", show_default=False)]
+
+
 def list_installed(
+    names: Chosen = None,
     as_json: Json = False,
     everything: Annotated[
         bool, typer.Option("--all", "-a", help="Also what pkg did not install, and what comes with Lumia.")
     ] = False,
 ) -> None:
-    """List installed plugins: name, version, status (loaded, disabled, failed, installed) and source: `pkg -Q`.
+    """List installed plugins, or those named: version, status and source: `pkg -Q`.
 
+    The status is loaded, installed, disabled or failed.
     `loaded` is what a running bot has; without one, what can be loaded is `installed`. Why one failed is on stderr.
 
     \b
     Example:
       pkg -Q
+      pkg -Q weather
       pkg -Q --json | jq -r '.[] | select(.status == "failed") | .name'
     """
     from lumia.pkg.status import rows
 
     bot = opened()
-    found = rows(bot.root, lambda: _running(bot.root), everything=everything)
+    found = rows(bot.root, lambda: _running(bot.root), everything=everything or bool(names))
+    if names:
+        chosen = set(_known(names, {row.name for row in found}))
+        found = [row for row in found if row.name in chosen]
     if as_json:
         output.data([{column: asdict(row)[column] for column in COLUMNS} for row in found])
         return
@@ -68,10 +78,20 @@ def _running(root: Path) -> Collection[str] | None:
         transport.close()
 
 
-def files(
-    names: Annotated[list[str], typer.Argument(metavar="NAME…", show_default=False)], as_json: Json = False
-) -> None:
-    """List the files in plugins' folders, one a line, seen from the bot root: `pkg -Ql`.
+def _known(names: Iterable[str], known: Collection[str]) -> list[str]:
+    """Return the names as plugins are called; raises `PlanError` for one that nothing here is called."""
+    from lumia.errors import PlanError
+    from lumia.pkg.planning import did_you_mean
+
+    found = [hyphenated(name) for name in names]
+    for name in found:
+        if name not in known:
+            raise PlanError(f"{name} is not installed; {did_you_mean(name, known)}")
+    return found
+
+
+def files(names: Chosen = None, as_json: Json = False) -> None:
+    """List the files in plugins' folders, one a line, seen from the bot root; without a NAME of all: `pkg -Ql`.
 
     \b
     Example:
@@ -80,18 +100,12 @@ def files(
     """
     from lumia import paths
     from lumia.discovery import discover
-    from lumia.errors import PlanError
-    from lumia.manifest import hyphenated
-    from lumia.pkg import status
-    from lumia.pkg.planning import did_you_mean
+    from lumia.pkg import lockfile, status
 
     bot = opened()
     known = {one.name: one.folder for one in discover(paths.base(), bot.root)}
-    listed: list[str] = []
-    for name in map(hyphenated, names):
-        if name not in known:
-            raise PlanError(f"{name} is not installed; {did_you_mean(name, known)}")
-        listed += [_shown(path, bot.root) for path in status.files(known[name])]
+    chosen = _known(names, known) if names else sorted(lockfile.read(bot.root).plugins.keys() & known)
+    listed = [_shown(path, bot.root) for name in chosen for path in status.files(known[name])]
     if as_json:
         output.data(listed)
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,6 +12,8 @@ from lumia.cli import output
 from lumia.cli.pkg.opened import Opened, opened
 from lumia.cli.pkg.options import Json
 from lumia.errors import PkgError, RegistryError, RootNotFoundError
+from lumia.manifest import hyphenated
+from lumia.pkg.registry_model import PAGE
 from lumia.pkg.text import plain, plain_lines
 
 if TYPE_CHECKING:
@@ -18,24 +21,26 @@ if TYPE_CHECKING:
     from lumia.pkg.registry import Registry
     from lumia.pkg.registry_model import Info
 
+NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 LISTED = 10
 """Versions that `pkg -Si` shows."""
 
 
 def search(
-    words: Annotated[list[str], typer.Argument(metavar="KEYWORD…", show_default=False)],
+    words: Annotated[list[str] | None, typer.Argument(metavar="KEYWORD", show_default=False)] = None,
     page: Annotated[int, typer.Option("--page", min=1, help="50 plugins are on a page.")] = 1,
     as_json: Json = False,
 ) -> None:
-    """Search the registry, best first: `pkg -Ss`.
+    """Search the registry, best first; without a KEYWORD it lists all there is: `pkg -Ss`.
 
     \b
     Example:
       pkg -Ss weather
+      pkg -Ss --page 2
       pkg -Ss weather --json | jq -r '.[].name'
     """
     registry, here = _registry()
-    hits, total = registry.search(" ".join(words), page)
+    hits, total = registry.search(" ".join(words or []), page)
     if as_json:
         output.data([hit.model_dump() for hit in hits])
         return
@@ -47,8 +52,9 @@ def search(
         if described:
             output.text(f"    {described}")
     if not hits:
-        output.note("nothing was found")
-    elif total > page * 50:
+        more = f" on page {page}" if page > 1 else f"; `pkg -Ss` lists all that {registry.url} has" if words else ""
+        output.note(f"nothing was found{more}")
+    elif total > page * PAGE:
         output.note(f"{total} were found; the next ones: --page {page + 1}")
 
 
@@ -86,13 +92,19 @@ def info(
       pkg -Si weather
       pkg -Si weather --readme | less
     """
+    name = hyphenated(name)
+    if not NAME.fullmatch(name):
+        hint = f"; `pkg -Si {bare}` shows all versions" if NAME.fullmatch(bare := name.partition("@")[0]) else ""
+        raise PkgError(f"{plain(name, 60)!r} is no plugin's name{hint}")
     registry, here = _registry()
     found = registry.info(name)
     if as_json:
         output.data({**found.model_dump(), "installed": here[name].version if name in here else None})
         return
-    for label, value in _lines(found, here.get(name)):
-        output.text(f"{label:<14} {value}".rstrip())
+    lines = list(_lines(found, here.get(name)))
+    width = max(len(label) for label, _ in lines)
+    for label, value in lines:
+        output.text(f"{label:<{width}}  {value}".rstrip())
     for line in _versions(found):
         output.text(line)
     if readme:
@@ -124,7 +136,7 @@ def _given(manifest: Mapping[str, Any], fields: tuple[str, ...]) -> Iterator[tup
             value = ", ".join(f"{key} {one}" for key, one in value.items())
         elif isinstance(value, list | tuple):
             value = ", ".join(map(str, value))
-        yield field.replace("_", " ").removeprefix("display "), plain(str(value), 300)
+        yield field.replace("_", " "), plain(str(value), 300)
 
 
 def _versions(found: Info) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from lumia.pkg import requests
@@ -16,6 +17,7 @@ DONE = {
     "remove": "removed",
     "enable": "enabled",
     "disable": "disabled",
+    "mark": "marked",
 }
 KEY_LETTERS = 16
 """Letters of a key's fingerprint that a table shows."""
@@ -50,9 +52,27 @@ def aligned(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     return ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
 
 
+def first_keys(plan: Plan, root: Path) -> list[str]:
+    """Return a line for each plugin whose first key this plan brings: from then on no other is accepted for it."""
+    from lumia.pkg.trust import TrustStore
+
+    signed = [one.after for one in plan.actions if one.staged is not None and one.after is not None and one.after.key]
+    known = TrustStore(root).plugins() if signed else {}
+    return [
+        f"{one.name} {one.tag} is signed by the key {one.key}, from now on the only one accepted for {one.name}; "
+        "compare it with what its author tells elsewhere"
+        for one in signed
+        if one.name not in known
+    ]
+
+
 def sentence(action: Action) -> str:
     """Return what was done in a line: `upgraded geo 0.3.0 → 0.4.0`."""
     before, after = action.before, action.after
+    if action.kind == "mark" and after is not None:
+        return f"marked {action.name} as {'asked for' if after.requested else 'a dependency'}"
+    if before is not None and after is not None and action.staged is not None and before.version == after.version:
+        return f"reinstalled {action.name} {after.version}"
     if action.kind in ("enable", "disable"):
         version = ""
     elif before is not None and after is not None:

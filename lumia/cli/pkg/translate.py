@@ -39,6 +39,17 @@ ELSEWHERE = {
     "-I": "pkg -S NAME",
 }
 """What fingers used to other package managers type, and what it is here."""
+WORDS = {
+    "add": "install",
+    "uninstall": "remove",
+    "delete": "remove",
+    "rm": "remove",
+    "update": "upgrade",
+    "ls": "list",
+    "show": "info",
+    "find": "search",
+}
+"""What others call a command, and what it is here; the nearest spelling of `uninstall` is its opposite."""
 _OPERATION = re.compile(r"-[A-Z][A-Za-z]*")
 
 
@@ -47,10 +58,14 @@ class UnknownOperationError(LumiaError):
 
 
 def as_command(args: Sequence[str]) -> list[str]:
-    """Return `args` with a short form turned into its command, put first.
+    """Return `args` with a short form turned into its command, put first; `help COMMAND` is `COMMAND --help`.
 
-    Raises `UnknownOperationError` for a short form there is none of, and for two at once.
+    Raises `UnknownOperationError` for a short form there is none of, for two at once, and for another tool's command.
     """
+    if args and args[0] == "help":
+        return [*args[1:], "--help"]
+    if args and args[0] in WORDS:
+        raise UnknownOperationError(f"there is no command {args[0]}; here it is `pkg {WORDS[args[0]]}`")
     head = list(itertools.takewhile(lambda arg: arg.startswith("-") and arg != "--", args))
     found = [arg for arg in head if _OPERATION.fullmatch(arg)]
     if not found:
@@ -66,5 +81,5 @@ def as_command(args: Sequence[str]) -> list[str]:
 def _meant(operation: str) -> str:
     if operation in ELSEWHERE:
         return f"here it is `{ELSEWHERE[operation]}`"
-    close = difflib.get_close_matches(operation, OPERATIONS, n=1, cutoff=0.5)
+    close = difflib.get_close_matches(operation, OPERATIONS, n=1, cutoff=0.6)
     return f"did you mean {close[0]}? `pkg --help` lists what there is" if close else "see `pkg --help`"

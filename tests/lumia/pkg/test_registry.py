@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -112,6 +113,22 @@ def test_a_registry_that_went_away_is_stood_in_for_by_its_last_answer(tmp_path: 
         registry.info("other")
 
 
+def test_a_registry_that_is_away_is_asked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a connection that is never answered, each plugin would cost seconds."""
+    asked: list[str] = []
+
+    def ask(wire: Wire, method: str, path: str, headers: object, body: bytes | None = None) -> Reply:
+        asked.append(path)
+        raise RegistryError("away") from TimeoutError()
+
+    monkeypatch.setattr(Wire, "_ask", ask)
+    registry = Registry("http://127.0.0.1:9", tmp_path)
+    for name in ("weather", "geo"):
+        with pytest.raises(RegistryError, match="away"):
+            registry.info(name)
+    assert asked == ["/pkg/weather"]
+
+
 @pytest.mark.parametrize("status", [500, 503, 429])
 def test_a_registry_that_is_unwell_is_stood_in_for(
     registry: Registry, server: FakeRegistry, warnings: list[str], status: int
@@ -125,6 +142,18 @@ def test_a_registry_that_is_unwell_is_stood_in_for(
 def test_asking_too_often_says_when_to_come_back(registry: Registry, server: FakeRegistry) -> None:
     server.answers["/search"] = Answer({}, 429, {"Retry-After": "7"})
     with pytest.raises(RegistryError, match="too often; try again after 7 s"):
+        registry.search("x")
+
+
+@pytest.mark.parametrize(
+    "given, when", [("Sun, 22 Nov 2026 12:01:02 GMT", "after 62 s"), ("soon", "later"), ("", "later")]
+)
+def test_retry_after_may_be_a_date(
+    registry: Registry, server: FakeRegistry, monkeypatch: pytest.MonkeyPatch, given: str, when: str
+) -> None:
+    monkeypatch.setattr("lumia.pkg.registry.system.now", lambda: datetime(2026, 11, 22, 12, tzinfo=UTC).timestamp())
+    server.answers["/search"] = Answer({}, 429, {"Retry-After": given})
+    with pytest.raises(RegistryError, match=f"too often; try again {when}$"):
         registry.search("x")
 
 

@@ -17,6 +17,7 @@ from lumia.pkg.text import named, odd_character, plain, plain_lines
         ("\x1b]0;owned\x07title", "title"),
         ("\x1b]8;;https://evil.example\x1b\\click\x1b]8;;\x1b\\", "click"),
         ("\x9b2Jgone", "gone"),
+        ("cut off\x1b[31", "cut off"),
         ("\x1bP+q544e\x1b\\x", "x"),
         ("\x1b]52;c;cm0gLXJm", ""),  # the clipboard, never ended
         ("a\rb\nc\td", "a b c d"),

@@ -14,6 +14,7 @@ import lumia
 from lumia.cli.pkg.app import COMMANDS, build
 from tests.lumia.cli.conftest import Cli
 from tests.lumia.cli.pkg.conftest import Pkg
+from tests.support.plugin_repos import Repository
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -45,6 +46,29 @@ def test_wrong_usage_is_2_and_a_failure_1_with_one_line(pkg: Pkg) -> None:
     failed = pkg("-R", "nobody", "--yes")
     assert (failed.code, failed.out, failed.err.count("\n")) == (1, "", 1)
     assert failed.err.startswith("error: nobody is not installed")
+
+
+@pytest.mark.parametrize(
+    "args, code, told",
+    [
+        (("-R", "nobody", "--json"), 1, "nobody is not installed"),
+        (("--json", "-Syu"), 2, "here it is `pkg -U`"),
+        (("install", "--json"), 2, "Missing argument"),
+        (("nothing", "--json"), 2, "No such command"),
+        (("key", "show", "nobody", "--json"), 1, "no key is called 'nobody'"),
+    ],
+)
+def test_with_json_a_failure_is_json_too(pkg: Pkg, args: tuple[str, ...], code: int, told: str) -> None:
+    done = pkg(*args)
+    assert (done.code, done.json["exit_code"], told in done.json["error"], told in done.err) == (code, code, True, True)
+
+
+def test_what_answers_in_json_and_fails_answers_once(pkg: Pkg, geo: Repository) -> None:
+    pkg("-S", geo.url, "-y")
+    (pkg.root / "plugins" / "geo" / "plugin.py").write_text("EDITED = True\n")
+    done = pkg("verify", "geo", "--json")
+    assert (done.code, done.json[0]["kind"]) == (1, "edited")
+    assert pkg("freeze", "--json").json == pkg("freeze").json
 
 
 def test_a_source_checkout_is_left_alone() -> None:

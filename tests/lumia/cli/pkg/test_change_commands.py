@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from lumia.pkg import deploying, layers
 from lumia.pkg.deploying import Outcome
+from lumia.pkg.signing import fingerprint, sign_tag
 from tests.lumia.cli.pkg.conftest import COMMAND, Pkg
-from tests.support.plugin_repos import Repository
+from tests.support.plugin_repos import Repository, repository
 from tests.support.registry import FakeRegistry
 from tests.support.shelf import in_place_of_pip
 from tests.support.wait import until
@@ -83,10 +85,37 @@ def test_an_address_is_installed_while_the_registry_is_down_and_upgraded_from_it
 def test_a_folder_is_installed_and_turned_off_and_on(pkg: Pkg, geo: Repository) -> None:
     (pkg.root / "geo").symlink_to(geo.folder)
     assert pkg("-S", "./geo", "--yes").lines == ["installed geo 0.4.0"]
-    assert pkg("disable", "geo").lines == ["disabled geo"]
+    assert pkg("disable", "geo", "--dry-run").lines == ["change   plugin  from", "disable  geo     0.4.0"]
+    assert pkg("disable", "geo", "--yes").lines == ["disabled geo"]
     assert pkg("-Q", "--json").json[0]["status"] == "disabled"
     assert tomllib.loads((pkg.root / "config" / "lumia.toml").read_text())["plugins"]["disabled"] == ["geo"]
     assert pkg("enable", "geo").lines == ["enabled geo"]
+    assert "no plugin is named 'xyz'; `pkg -Q --all` lists what is" in pkg("enable", "xyz").err
+
+
+def test_asking_for_what_came_as_a_dependency_marks_it_as_wanted(pkg: Pkg, registry: FakeRegistry) -> None:
+    pkg("-S", "weather", "-y")
+    assert pkg("-S", "geo").lines == ["marked geo as asked for"], "nothing to ask about: no file changes"
+    assert "nothing to do" in pkg("-S", "geo").err
+    assert "nothing needs geo" not in pkg("-R", "weather", "--dry-run").err
+    assert pkg("rollback", "-y").lines == ["marked geo as a dependency"]
+    assert "nothing needs geo any more" in pkg("-R", "weather", "--dry-run").err
+    assert pkg("-S", "geo", "--json").json["actions"][0]["kind"] == "mark"
+    assert pkg("-Q", "--json").json[0]["status"] == "installed"
+    assert commits(pkg)[0] == "Mark geo 0.4.0"
+
+
+def test_a_first_key_is_told_as_the_normal_thing_it_is(pkg: Pkg, tmp_path: Path) -> None:
+    key = Ed25519PrivateKey.from_private_bytes(b"a" * 32)
+    signed = repository(tmp_path / "repositories", "signed")
+    for tag in ("v1.0.0", "v1.1.0"):
+        signed.release(tag)
+        sign_tag(signed.folder, tag, key, "signed")
+    done = pkg("-S", f"{signed.url}@v1.0.0", "-y")
+    signer = fingerprint(key.public_key().public_bytes_raw())
+    told = f"signed v1.0.0 is signed by the key {signer}, from now on the only one accepted for signed"
+    assert (done.code, told in done.err, "warning" in done.err) == (0, True, False), done.err
+    assert "only one accepted" not in pkg("-U", "--dry-run").err
 
 
 def test_without_a_terminal_a_change_needs_a_yes(pkg: Pkg, geo: Repository) -> None:
@@ -102,6 +131,15 @@ def test_on_a_terminal_it_asks(pkg: Pkg, geo: Repository, answer: str, code: int
     done, said = on_a_terminal(pkg, answer, "-S", geo.url)
     assert done == code, said
     assert ("Go on?" in said, (pkg.root / "plugins" / "geo").is_dir()) == (True, code == 0)
+
+
+def test_ctrl_c_in_a_hook_puts_everything_back_and_says_so(pkg: Pkg, tmp_path: Path) -> None:
+    slow = repository(tmp_path / "repositories", "slow")
+    slow.release("v1.0.0", {"hooks/pre_install.py": "import time\nprint('Go on?', flush=True)\ntime.sleep(60)\n"})
+    code, said = on_a_terminal(pkg, "\x03", "-S", slow.url, "-y")
+    assert (code, (pkg.root / "plugins" / "slow").exists()) == (130, False)
+    told = [said.index(text) for text in ("interrupted", "putting everything back", "everything is as it was before")]
+    assert told == sorted(told) and "KeyboardInterrupt" not in said
 
 
 def on_a_terminal(pkg: Pkg, answer: str, *args: str) -> tuple[int, str]:
@@ -129,8 +167,6 @@ def _read(terminal: int) -> bytes:
 
 
 def test_a_failing_hook_leaves_everything_as_it_was(pkg: Pkg, tmp_path: Path) -> None:
-    from tests.support.plugin_repos import repository
-
     bad = repository(tmp_path / "repositories", "bad")
     bad.release("v1.0.0", {"hooks/pre_install.py": "raise SystemExit('no licence key')\n"})
     before = commits(pkg) if (pkg.root / "plugins" / ".git" / "refs" / "heads" / "main").exists() else []
@@ -143,8 +179,6 @@ def test_a_failing_hook_leaves_everything_as_it_was(pkg: Pkg, tmp_path: Path) ->
 def test_python_packages_come_and_go_with_the_plugin_that_needs_them(
     pkg: Pkg, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tests.support.plugin_repos import repository
-
     waits: list[float] = []
 
     def deploy(*args: Any, wait: float, **more: Any) -> Outcome:
@@ -169,8 +203,6 @@ def test_python_packages_come_and_go_with_the_plugin_that_needs_them(
 
 
 def test_two_at_once_both_succeed_one_after_the_other(pkg: Pkg, geo: Repository, tmp_path: Path) -> None:
-    from tests.support.plugin_repos import repository
-
     slow = repository(tmp_path / "repositories", "slow")
     gate, inside = tmp_path / "gate", tmp_path / "inside"
     hook = f"import os, pathlib\npathlib.Path({str(inside)!r}).touch()\nopen({str(gate)!r}).read()\n"

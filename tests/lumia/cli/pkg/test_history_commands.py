@@ -37,7 +37,11 @@ def test_a_lock_gives_another_bot_the_same(pkg: Pkg, geo: Repository, tmp_path: 
     assert other("freeze").out == lock
     empty = json.dumps({"version": 1, "plugins": {}})
     assert other("sync", "-", "-y", stdin=empty).lines == ["removed geo 0.3.0"]
-    assert (other("sync", "missing.lock", "-y").code, other("sync", "-", stdin="{").code) == (1, 1)
+    assert "missing.lock can't be read: No such file or directory" in other("sync", "missing.lock", "-y").err
+    for bad, problem in (("{", "Expecting"), ('{"version": 1}', "plugins is missing;"), ("\0", "Expecting value")):
+        done = other("sync", "-", "-y", stdin=bad)
+        assert (done.code, f"standard input is no lock file: {problem}" in done.err) == (1, True), done.err
+        assert "make one with `pkg freeze > plugins.lock`" in done.err and "git -C" not in done.err
 
 
 def test_ways_back_ask_first_what_was_revoked(pkg: Pkg, geo: Repository, registry: FakeRegistry) -> None:
@@ -73,8 +77,13 @@ def test_an_edited_file_is_found_and_kept_from_an_upgrade(pkg: Pkg, geo: Reposit
 
 
 def test_what_was_cut_off_is_put_right_by_the_next_command(pkg: Pkg, geo: Repository) -> None:
+    staging = pkg.root / "data" / "pkg" / "staging"
+    pkg.env["LUMIA_PKG_FAILPOINT"] = "stage=kill"
+    assert pkg.real("-S", geo.url, "-y").code == -signal.SIGKILL
+    assert list(staging.iterdir())
     pkg.env["LUMIA_PKG_FAILPOINT"] = "swap-in=kill"
     assert pkg.real("-S", geo.url, "-y").code == -signal.SIGKILL
+    assert not list(staging.iterdir())
     del pkg.env["LUMIA_PKG_FAILPOINT"]
     done = pkg("-Q", "--json")
     assert (done.json, "cut off" in done.err) == ([], True)

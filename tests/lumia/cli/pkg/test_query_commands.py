@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 from tests.lumia.cli.pkg.conftest import Pkg
@@ -24,6 +25,17 @@ def test_all_shows_what_comes_with_lumia_and_what_lies_there(pkg: Pkg) -> None:
         "source": "plugins/hello",
     }
     assert rows["heartflow"]["source"] == "handlers/heartflow"
+    assert pkg("-Q", "hello", "--json").json == [rows["hello"]]
+    wrong = pkg("-Q", "hello", "helo")
+    assert (wrong.code, wrong.out, "helo is not installed; did you mean 'hello'?" in wrong.err) == (1, "", True)
+
+
+def test_one_whose_folder_is_gone_is_failed_and_installed_anew(pkg: Pkg, registry: FakeRegistry) -> None:
+    assert pkg("-S", "geo", "-y").code == 0
+    shutil.rmtree(pkg.root / "plugins" / "geo")
+    assert "geo: it has no folder in plugins/ any more; `pkg -S geo` brings it back" in pkg("-Q").err
+    assert pkg("-S", "geo", "-y").lines == ["reinstalled geo 0.4.0"]
+    assert (pkg.root / "plugins" / "geo" / "plugin.py").exists()
 
 
 def test_one_that_cannot_be_loaded_is_failed_and_says_why(pkg: Pkg, geo: Repository) -> None:
@@ -39,6 +51,7 @@ def test_files_are_listed_as_seen_from_the_bot_root(pkg: Pkg) -> None:
     assert "plugins/hello/manifest.json" in done.lines
     assert all((pkg.root / line).is_file() for line in done.lines)
     assert pkg("-Ql", "hello", "--json").json == done.lines
+    assert pkg("-Ql").lines == []
     wrong = pkg("-Ql", "helo")
     assert (wrong.code, "did you mean 'hello'?" in wrong.err) == (1, True)
 

@@ -26,21 +26,49 @@ def test_text_of_strangers_does_nothing_to_the_terminal(pkg: Pkg, registry: Fake
     done = pkg("-Ss", "x")
     assert done.lines[:2] == ["geo  v0.4.0  ★3  by red", "    nice plugin"]
     registry.answers["/pkg/geo"].body["manifest"]["license"] = "\x1b[8mhidden"
-    assert "license        hidden" in pkg("-Si", "geo").lines
+    assert "license      hidden" in pkg("-Si", "geo").lines
 
 
-def test_further_pages_are_pointed_at(pkg: Pkg, registry: FakeRegistry) -> None:
+def test_without_a_word_all_is_listed_and_further_pages_are_pointed_at(pkg: Pkg, registry: FakeRegistry) -> None:
     registry.answers["/search"].headers["X-Total-Count"] = "120"
+    done = pkg("-Ss")
+    assert (done.code, done.lines[0], registry.asked[-1][1]) == (0, "geo  v0.4.0  ★3", "/search?q=&page=1")
+    assert "120 were found; the next ones: --page 2" in done.err
     assert "120 were found; the next ones: --page 3" in pkg("-Ss", "x", "--page", "2").err
 
 
 def test_a_plugin_is_shown_with_its_versions_and_readme(pkg: Pkg, registry: FakeRegistry) -> None:
+    registry.answers["/pkg/weather"].body["manifest"]["display_name"] = "The Weather"
     lines = pkg("-Si", "weather", "--readme").lines
-    for line in ("name           weather", "dependencies   geo >=0.4", "installed      no", "signed by      nobody"):
+    for line in (
+        "name          weather",
+        "display name  The Weather",
+        "dependencies  geo >=0.4",
+        "signed by     nobody",
+    ):
         assert line in lines, line
     assert "  v1.0.0       2026-11-22  What v1.0.0 brings" in lines
     assert lines[-1] == "# weather"
     assert pkg("-Si", "weather", "--json").json["installed"] is None
+
+
+def test_a_slip_in_a_name_is_answered_with_the_name(pkg: Pkg, registry: FakeRegistry) -> None:
+    for command in (("-Si", "wether"), ("-S", "wether", "-y")):
+        done = pkg(*command)
+        assert (done.code, "knows no plugin 'wether'; did you mean 'weather'?" in done.err) == (1, True), done.err
+
+
+def test_a_registry_that_answers_nonsense_is_told_plainly(pkg: Pkg, registry: FakeRegistry) -> None:
+    registry.answers["/pkg/geo"].body["versions"][0]["commit"] = "abc"
+    told = pkg("-Si", "geo").err
+    assert f"{registry.url} answers /pkg/geo with something else than it must" in told
+    assert "versions.0.commit is not written as it must be; see that LUMIA_REGISTRY_URL or [pkg] registry" in told
+    assert "pattern" not in told and "pydantic" not in told
+
+
+def test_info_is_asked_by_name(pkg: Pkg, registry: FakeRegistry) -> None:
+    assert "'geo@v0.3.0' is no plugin's name; `pkg -Si geo` shows all versions" in pkg("-Si", "geo@v0.3.0").err
+    assert "'./geo' is no plugin's name" in pkg("-Si", "./geo").err
 
 
 def test_no_bot_root_is_needed_where_a_registry_is_named(registry: FakeRegistry) -> None:
