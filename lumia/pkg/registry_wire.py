@@ -40,8 +40,9 @@ class Wire:
         return self._ask("GET", path, {"If-None-Match": etag} if etag else {})
 
     def post(self, path: str, body: bytes, token: str) -> Reply:
-        """Return the answer to a POST of JSON with a bearer token."""
-        return self._ask("POST", path, {"Content-Type": "application/json", "Authorization": f"Bearer {token}"}, body)
+        """Return the answer to a POST of JSON with a bearer token, or with none when it is ""."""
+        who = {"Authorization": f"Bearer {token}"} if token else {}
+        return self._ask("POST", path, {"Content-Type": "application/json", **who}, body)
 
     def _ask(self, method: str, path: str, headers: Mapping[str, str], body: bytes | None = None) -> Reply:
         import httpx
