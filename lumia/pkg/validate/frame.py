@@ -104,6 +104,9 @@ class Run:
         self.handlers: list[Handler] = []
         self.kept: dict[ClassInfo, dict[str, Type]] = {}
         self.boxy: frozenset[ast.AST] | None = None
+        self.asked: frozenset[str] = frozenset()
+        """Keys that a plugin adds or asks for, and whether it adds others (`loose`): see `messages`."""
+        self.loose = False
         self.settings: list[tuple[str, str, Frame, ast.AST]] = []
         self.provided: list[tuple[str, Frame, ast.AST]] = []
         self.handed: list[tuple[str, str, Frame, ast.AST]] = []
