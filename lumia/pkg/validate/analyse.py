@@ -12,7 +12,7 @@ from lumia.pkg.validate.finding import Finding
 from lumia.pkg.validate.flow import ORDER, follow_all
 from lumia.pkg.validate.frame import Frame, Run
 from lumia.pkg.validate.marks import check_marks
-from lumia.pkg.validate.messages import add_messages, own_keys
+from lumia.pkg.validate.messages import add_messages
 from lumia.pkg.validate.reach import boxy_functions
 from lumia.pkg.validate.source import Source
 from lumia.pkg.validate.surroundings import check_surroundings
@@ -35,7 +35,6 @@ def analyse(
         add_messages(world)  # else what is depended on may have put keys of its own into them
     world.link()
     run = Run(world)
-    run.asked = own_keys(each.source.tree for one in world.packages.values() for each in one.modules.values())
     for package in world.packages.values():
         for key in sorted(package.modules, key=lambda each: (each == "plugin", each)):
             if package.modules[key].source.loaded:
