@@ -94,13 +94,13 @@ def choose(project: Project, tag: str | None, registry: str, token: str) -> str:
     wanted = tag or next_tag(project)
     with tempfile.TemporaryDirectory(prefix="lumia-registry-") as cache:
         asked = Registry(registry, Path(cache))
-        asked.admit(token)
         try:
             known = asked.info(project.name).release(wanted)
         except RegistryError:  # it knows no such plugin yet, or will say itself what is wrong
             known = None
-    if known is None:
-        return wanted
+        if known is None:
+            asked.admit(token)
+            return wanted
     if tag is None:
         raise PkgError(
             f"{project.name} {known.tag}, which this commit is, is published already; commit what is new and publish "

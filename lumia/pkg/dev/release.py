@@ -231,7 +231,7 @@ def submission(one: Release, findings: Iterable[Finding]) -> dict[str, Any]:
         "size": sum(sizes),
         "files": len(sizes),
         "licence": one.manifest.license,
-        "changelog": changes(one)[:MAX_CHANGES],
+        "changelog": changes(one.project, one.tag)[:MAX_CHANGES],
         "validation": {"errors": errors, "warnings": len(found) - errors, "tool": f"lumia {__version__}"},
     }
     readme = folder / "README.md"
@@ -240,13 +240,13 @@ def submission(one: Release, findings: Iterable[Finding]) -> dict[str, Any]:
     return packed
 
 
-def changes(one: Release) -> str:
+def changes(project: Project, tag: str) -> str:
     """Return what is new: the tag's own message, or else the subjects of the commits since the version before."""
-    folder = one.project.folder
-    message = git(folder, "for-each-ref", "--format=%(contents:subject)%0a%0a%(contents:body)", f"refs/tags/{one.tag}")
+    folder = project.folder
+    message = git(folder, "for-each-ref", "--format=%(contents:subject)%0a%0a%(contents:body)", f"refs/tags/{tag}")
     lines = [line for line in message.splitlines() if not signatures_in(line)]
-    told = "\n".join(lines).strip().removeprefix(f"{one.project.name} {one.tag}").strip()
-    return told if told and git(folder, "cat-file", "-t", one.tag).strip() == "tag" else _subjects(folder, one.commit)
+    told = "\n".join(lines).strip().removeprefix(f"{project.name} {tag}").strip()
+    return told if told and git(folder, "cat-file", "-t", tag).strip() == "tag" else _subjects(folder, tag)
 
 
 def _subjects(folder: Path, commit: str) -> str:
