@@ -7,7 +7,7 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 	$$p -c '$(SUPPORTED)' >/dev/null 2>&1 && echo $$p && break; done)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup up test lint format coverage bench chaos worker campaign lock clean
+.PHONY: help setup up test lint format coverage bench chaos worker searches campaign lock clean
 
 help: ## Show these lines
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -37,10 +37,11 @@ coverage: $(VENV)/.dev ## Run the tests and report branch coverage; the core mus
 	$(BIN)/coverage report
 	$(BIN)/coverage report --include='lumia/*' --fail-under=95
 
-bench: $(VENV)/.dev ## Compare with Celery, Dramatiq, Taskiq and Huey on this machine; measure the memory in short
+bench: $(VENV)/.dev ## Compare with Celery, Dramatiq, Taskiq and Huey on this machine; measure memory, ingress and pkg dev validate in short
 	@$(BIN)/python -m bench
 	@$(BIN)/python -m bench.graph_memory quick
 	@$(BIN)/python -m bench.ingress --quick
+	@$(BIN)/python -m bench.validate
 
 chaos: $(VENV)/.dev ## Kill processes under load and check that nothing is lost or done twice
 	@$(BIN)/python -m bench.chaos
@@ -48,6 +49,9 @@ chaos: $(VENV)/.dev ## Kill processes under load and check that nothing is lost 
 	@$(BIN)/python -m bench.upgrades
 
 worker: registry-worker/node_modules/.made ## Install the registry worker's packages, for its tests; needs Node 20 or newer
+
+searches: registry-worker/node_modules/.made ## Measure searches over 10,000 plugins in the registry worker; needs Node 20 or newer
+	@cd registry-worker && npm run --silent bench
 
 campaign: $(VENV)/.dev ## Cut off every operation of pkg at every step, and 200 random sequences
 	@$(BIN)/python -m bench.pkg_campaign

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from lumia.config import ConfigStore
 
 VARIABLE = "LUMIA_REGISTRY_URL"
+TOKEN = "LUMIA_REGISTRY_TOKEN"
 NO_REGISTRY = (
     f"no registry is configured; set {VARIABLE} or [pkg] registry in config/lumia.toml, "
     "or install by address: pkg -S https://…/plugin.git, pkg -S ./folder"
@@ -128,12 +129,17 @@ class Registry:
         reply = self._wire.post("/pkg", json.dumps(package).encode(), token)
         if reply.status in (202, 422):
             return self._read(TypeAdapter(Submitted), reply.body, "POST /pkg")
-        if reply.status == 401:
-            raise RegistryError(
-                f"the registry {self.url} refuses the token; set LUMIA_REGISTRY_TOKEN to an author's token of it, "
-                f"or to a GitHub token{_detail(reply)}"
-            )
-        raise self._failed(reply, "/pkg", None)
+        raise self._unauthorized(reply, token) if reply.status == 401 else self._failed(reply, "/pkg", None)
+
+    def admit(self, token: str) -> None:
+        """Raise `RegistryError`, saying what the registry says, unless it takes versions with this token ("": none).
+
+        It is asked by handing in nothing, which is refused for its content.
+        """
+        refuse_open(self.url)
+        reply = self._wire.post("/pkg", b"{}", token)
+        if reply.status not in (202, 400, 422):
+            raise self._unauthorized(reply, token) if reply.status == 401 else self._failed(reply, "/pkg", None)
 
     # --- asking
 
@@ -163,6 +169,11 @@ class Registry:
             raise self._failed(reply, path, name)
         self._cache.put(self.url + path, Kept.of(reply.headers, reply.body))
         return reply
+
+    def _unauthorized(self, reply: Reply, token: str) -> RegistryError:
+        if token:
+            return RegistryError(f"the registry {self.url} refuses the token in {TOKEN} (401){_detail(reply)}")
+        return RegistryError(f"set {TOKEN} to your token of the registry {self.url} (401){_detail(reply)}")
 
     def _failed(self, reply: Reply, path: str, name: str | None) -> RegistryError:
         if reply.status == 404 and name is not None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import time
+import socket
+import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from typing import Any
 
 from lumia import __version__
 from lumia.errors import RegistryError
@@ -27,6 +29,39 @@ class Reply:
     body: bytes
 
 
+class _Clock:
+    """Cuts a request's connections when its time is over: a timeout is for one read, and a drip never meets it."""
+
+    def __init__(self, seconds: float) -> None:
+        self.over = False
+        self._open: list[socket.socket] = []
+        self._lock = threading.Lock()
+        self._timer = threading.Timer(seconds, self._cut)
+        self._timer.daemon = True
+
+    def __enter__(self) -> _Clock:
+        self._timer.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._timer.cancel()
+
+    def trace(self, event: str, info: Mapping[str, Any]) -> None:
+        """Hear of each connection, as an httpx extension."""
+        if event.endswith((".connect_tcp.complete", ".start_tls.complete")):
+            with self._lock:
+                self._open.append(info["return_value"].get_extra_info("socket"))
+            if self.over:
+                self._cut()
+
+    def _cut(self) -> None:
+        self.over = True
+        with self._lock:
+            for one in self._open:
+                with suppress(OSError):
+                    one.shutdown(socket.SHUT_RDWR)
+
+
 class Wire:
     """Connections to the registry at `url`."""
 
@@ -40,8 +75,9 @@ class Wire:
         return self._ask("GET", path, {"If-None-Match": etag} if etag else {})
 
     def post(self, path: str, body: bytes, token: str) -> Reply:
-        """Return the answer to a POST of JSON with a bearer token."""
-        return self._ask("POST", path, {"Content-Type": "application/json", "Authorization": f"Bearer {token}"}, body)
+        """Return the answer to a POST of JSON with a bearer token, or with none when it is ""."""
+        who = {"Authorization": f"Bearer {token}"} if token else {}
+        return self._ask("POST", path, {"Content-Type": "application/json", **who}, body)
 
     def _ask(self, method: str, path: str, headers: Mapping[str, str], body: bytes | None = None) -> Reply:
         import httpx
@@ -49,29 +85,40 @@ class Wire:
         common = {"User-Agent": f"lumia-pkg/{__version__}", "Accept": "application/json, application/problem+json"}
         limits = httpx.Timeout(self._seconds, connect=min(CONNECT_SECONDS, self._seconds))
         with (
-            self._plainly(),
+            _Clock(self._seconds) as clock,
+            self._plainly(clock),
             httpx.Client(timeout=limits, follow_redirects=False) as client,
-            client.stream(method, self._url + path, headers={**common, **headers}, content=body) as answer,
+            client.stream(
+                method,
+                self._url + path,
+                headers={**common, **headers},
+                content=body,
+                extensions={"trace": clock.trace},
+            ) as answer,
         ):
-            return Reply(answer.status_code, dict(answer.headers.items()), self._body(answer))
+            return Reply(answer.status_code, dict(answer.headers.items()), self._body(answer, clock))
 
-    def _body(self, answer: object) -> bytes:
+    def _body(self, answer: object, clock: _Clock) -> bytes:
         import httpx
 
         assert isinstance(answer, httpx.Response)
-        until = time.monotonic() + self._seconds
         parts, size = [], 0
-        for part in answer.iter_bytes(65536):
+        for part in answer.iter_bytes():
             parts.append(part)
             size += len(part)
             if size > self._max_bytes:
                 raise RegistryError(f"the registry {self._url} answers with more than {self._max_bytes} bytes")
-            if time.monotonic() > until:
-                raise RegistryError(f"the registry {self._url} took longer than {self._seconds:g} s to answer")
+        if clock.over:  # without a length, a cut connection looks like the end
+            raise self._late()
         return b"".join(parts)
 
+    def _late(self) -> RegistryError:
+        return RegistryError(
+            f"the registry {self._url} took longer than {self._seconds:g} s to answer; try again later"
+        )
+
     @contextmanager
-    def _plainly(self) -> Iterator[None]:
+    def _plainly(self, clock: _Clock) -> Iterator[None]:
         import httpx
 
         try:
@@ -79,5 +126,7 @@ class Wire:
         except httpx.TimeoutException as error:
             raise RegistryError(f"the registry {self._url} doesn't answer in time; try again later") from error
         except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, UnicodeError) as error:
+            if clock.over:
+                raise self._late() from None
             told = plain(str(error), 200) or type(error).__name__
             raise RegistryError(f"the registry {self._url} can't be reached: {told}") from error

@@ -107,12 +107,19 @@ def _version(folder: Path, tag: _Tag, yanked: dict[str, str], digests: dict[str,
     return {
         "tag": tag.name,
         "date": tag.date,
-        "changelog": plain_lines("\n".join(changes).strip(), _CHANGELOG_CHARS),
+        "changelog": plain_lines(_news("\n".join(changes).strip(), tag.name), _CHANGELOG_CHARS),
         "commit": tag.commit,
         "digest": digests[tag.commit],
         "signature": signatures[0] if signatures else None,
         "yanked": yanked.get(tag.name),
     }
+
+
+def _news(text: str, tag: str) -> str:
+    """Return a tag's text without the line `NAME TAG` that `pkg dev publish` begins it with."""
+    head, _, rest = text.partition("\n")
+    name, _, version = head.partition(" ")
+    return rest.strip() if name and version == tag else text
 
 
 def _manifest(folder: Path, tag: _Tag) -> dict[str, Any]:

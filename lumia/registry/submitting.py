@@ -77,7 +77,9 @@ class Desk:
             return "This registry takes no submissions; put the repository into its folder, or start it with a token."
         kind, _, given = authorization.partition(" ")
         fits = hmac.compare_digest(given.strip().encode("utf-8", "replace"), self._token.encode())
-        return "" if kind.lower() in ("bearer", "token") and fits else "Submitting needs `Authorization: Bearer TOKEN`."
+        if kind.lower() in ("bearer", "token") and fits:
+            return ""
+        return "Submitting needs the token this registry was started with; its operator gives it to authors."
 
     def take(self, data: Any) -> list[Check]:
         """Check a submission and, when every check passes, keep its tag in the folder. Returns the report."""

@@ -5,8 +5,10 @@
 // --fill: a JSON object {"entries": [...], "stars": {"name": 1}, "revoked": {...}} of entries as schema/entry.json has
 // them. --keep: a folder for the database; without it, it ends with the process. --token LOGIN: makes and prints an
 // author token. Prints `ready http://127.0.0.1:PORT` and serves until it gets SIGTERM, SIGINT or the end of its input.
+// The line `sync` on its input reads the index repository, as the clock does every ten minutes, and prints `synced`.
 import { randomBytes, createHash } from "node:crypto";
 import { readdirSync, readFileSync } from "node:fs";
+import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { build } from "esbuild";
@@ -86,6 +88,11 @@ export async function token(db, login) {
   return made;
 }
 
+async function synced(server) {
+  const { outcome } = await (await server.getWorker()).scheduled({ scheduledTime: new Date() });
+  console.log(`synced ${outcome}`);
+}
+
 async function main() {
   const { values } = parseArgs({
     options: {
@@ -107,7 +114,9 @@ async function main() {
   };
   process.once("SIGTERM", stop);
   process.once("SIGINT", stop);
-  process.stdin.once("end", stop).resume();
+  const input = createInterface({ input: process.stdin });
+  input.on("line", (line) => line.trim() === "sync" && synced(server));
+  input.once("close", stop);
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) await main();

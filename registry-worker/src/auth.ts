@@ -15,8 +15,9 @@ const CHALLENGE = { "WWW-Authenticate": 'Bearer realm="lumia-registry"' };
 const AUTHOR = /^lumia_[A-Za-z0-9_-]{43}$/;
 const GITHUB = /^[A-Za-z0-9_.-]{20,255}$/;
 
-function unauthorized(detail: string): never {
-  return refuse(401, "Not authorized", detail, CHALLENGE);
+/** `env` is read for what this registry's operator tells authors who need a token. */
+function unauthorized(env: Env, detail: string): never {
+  return refuse(401, "Not authorized", [detail, env.TOKEN_HELP].filter(Boolean).join(" "), CHALLENGE);
 }
 
 export async function hashed(token: string): Promise<string> {
@@ -28,20 +29,27 @@ export async function authenticate(request: Request, env: Env): Promise<Account>
   const match = /^(?:Bearer|token) +(\S+)$/i.exec(request.headers.get("Authorization") ?? "");
   const token = match?.[1];
   if (token === undefined) {
-    unauthorized("Submitting needs `Authorization: Bearer TOKEN` with an author token or a GitHub OAuth token.");
+    unauthorized(env, `Submitting needs a token: ${kinds(env)}.`);
   }
-  if (AUTHOR.test(token)) return author(env.DB, token);
-  if (token.startsWith("lumia_") || !GITHUB.test(token)) unauthorized("This is no token of this registry or of GitHub.");
+  if (AUTHOR.test(token)) return author(env, token);
+  if (token.startsWith("lumia_") || !GITHUB.test(token)) {
+    unauthorized(env, `This is no token; copy it whole: ${kinds(env)}.`);
+  }
   return onGitHub(env, token);
 }
 
-async function author(db: D1Database, token: string): Promise<Account> {
-  const row = await db
+function kinds({ GITHUB_CLIENT_ID }: Env): string {
+  const own = "an author token (lumia_…), which the registry's operator gives";
+  return GITHUB_CLIENT_ID ? `${own}, or a GitHub token made for this registry's application` : own;
+}
+
+async function author(env: Env, token: string): Promise<Account> {
+  const row = await env.DB
     .prepare("SELECT login, revoked FROM tokens WHERE hash = ?1")
     .bind(await hashed(token))
     .first<{ login: string; revoked: string | null }>();
-  if (row === null) unauthorized("This author token is unknown; ask the registry's operator for one.");
-  if (row.revoked !== null) unauthorized("This author token was revoked; ask the registry's operator for a new one.");
+  if (row === null) unauthorized(env, "This author token is unknown; ask the registry's operator for one.");
+  if (row.revoked !== null) unauthorized(env, "This author token was revoked; ask the registry's operator for a new one.");
   return { owner: `author:${row.login}`, login: row.login, token: null };
 }
 
@@ -52,11 +60,11 @@ interface User {
 
 async function onGitHub(env: Env, token: string): Promise<Account> {
   if (!env.GITHUB_CLIENT_ID) {
-    unauthorized("This registry takes no GitHub tokens; ask its operator for an author token (lumia_…).");
+    unauthorized(env, "This registry takes no GitHub tokens; ask its operator for an author token (lumia_…).");
   }
   const user = await ourApp(env, token);
   if (user === null) {
-    unauthorized("GitHub doesn't know this token, it has ended, or it was made for another application.");
+    unauthorized(env, "GitHub doesn't know this token, it has ended, or it was made for another application.");
   }
   return { owner: `github:${user.id}`, login: user.login, token };
 }

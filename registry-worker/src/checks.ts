@@ -99,7 +99,10 @@ function version({ tag, manifest }: Submission, known: Package | null): Check {
 }
 
 function tagThere({ git_url, tag, commit }: Submission, source: Source | null): Check {
-  if (source === null) return failed("tag", `${git_url} can't be read without an account; is it public, and spelled so?`);
+  if (source === null) {
+    const way = /^https?:/.test(git_url) ? "is it public, and spelled so?" : 'name its https address as "source" in manifest.json.';
+    return failed("tag", `${git_url} can't be read without an account; ${way}`);
+  }
   if (source.commit === null) return failed("tag", `There is no tag ${tag} at ${git_url}; push it: git push origin ${tag}`);
   return source.commit === commit
     ? passed("tag", `${tag} is commit ${commit.slice(0, 12)}.`)

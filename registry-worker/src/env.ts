@@ -9,6 +9,8 @@ export interface Env {
   GITHUB_HOST: string;
   GITHUB_CLIENT_ID: string;
   CACHE_SECONDS: string;
+  /** A sentence for who has no token: where to ask for one. */
+  TOKEN_HELP?: string;
   GITHUB_TOKEN?: string;
   GITHUB_CLIENT_SECRET?: string;
 }

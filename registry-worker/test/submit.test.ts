@@ -91,6 +91,8 @@ describe("who may submit", () => {
     for (const GITHUB_CLIENT_ID of ["", undefined as unknown as string]) {
       const asked = new Request("http://x", { headers: { Authorization: `Bearer ${ADA}` } });
       await expect(authenticate(asked, { ...env, GITHUB_CLIENT_ID })).rejects.toThrow("ask its operator for an author token");
+      const help = { ...env, GITHUB_CLIENT_ID, TOKEN_HELP: "Ask at https://example.org." };
+      await expect(authenticate(asked, help)).rejects.toThrow("(lumia_…). Ask at https://example.org.");
     }
     expect(github.calls).toEqual([]);
   });
@@ -177,6 +179,7 @@ describe("the checks", () => {
     ["no such tag", () => {}, { tag: "v9.9.9" }, "tag: There is no tag v9.9.9"],
     ["another commit", () => {}, { commit: "e".repeat(40) }, "tag: v1.0.0 is commit cccccccccccc there"],
     ["no such repository", () => {}, { git_url: "https://github.test/ada/gone" }, "tag: https://github.test/ada/gone can't be read"],
+    ["an address that needs an account", () => {}, { git_url: "git@github.test:ada/dice.git" }, "name its https address"],
     ["a private repository", () => (repo().private = true), {}, "can't be read without an account"],
     ["another manifest", () => {}, { manifest: { ...MANIFEST, permissions: ["mcp"] } }, "manifest: manifest.json at this tag differs"],
     ["no manifest", () => delete repo().files["manifest.json"], {}, "manifest: There is no manifest.json"],

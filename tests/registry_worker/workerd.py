@@ -9,6 +9,7 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -41,9 +42,38 @@ def environment() -> dict[str, str]:
     return {**os.environ, "CI": "1", "WRANGLER_SEND_METRICS": "false", "NO_COLOR": "1"}
 
 
+@dataclass(frozen=True)
+class Worker:
+    """The worker at `url`; token: its author's, "" when none was made."""
+
+    url: str
+    token: str
+    process: subprocess.Popen[str]
+
+    def sync(self) -> None:
+        """Have it read the index repository, as its clock does."""
+        assert self.process.stdin is not None
+        self.process.stdin.write("sync\n")
+        self.process.stdin.flush()
+        assert self._line("synced ") == "ok"
+
+    def _line(self, beginning: str) -> str:
+        assert self.process.stdout is not None
+        found = next((line for line in self.process.stdout if line.startswith(beginning)), None)
+        assert found is not None, f"the worker ended before it said {beginning}"
+        return found.removeprefix(beginning).strip()
+
+
 @contextmanager
 def worker(folder: Path, content: dict[str, Any], *more: str) -> Iterator[str]:
     """Run the worker with `content` (entries, stars, revoked) and yield its address."""
+    with running(folder, content, *more) as made:
+        yield made.url
+
+
+@contextmanager
+def running(folder: Path, content: dict[str, Any], *more: str) -> Iterator[Worker]:
+    """Run the worker with `content` (entries, stars, revoked). more: options of scripts/local.mjs."""
     file = folder / "content.json"
     file.write_text(json.dumps(content), "utf-8")
     command = ["node", "scripts/local.mjs", "--port", "0", "--fill", str(file), *more]
@@ -53,9 +83,14 @@ def worker(folder: Path, content: dict[str, Any], *more: str) -> Iterator[str]:
         )
         try:
             assert process.stdout is not None and process.stdin is not None
-            ready = next((line for line in process.stdout if line.startswith("ready ")), None)
-            assert ready is not None, (folder / "worker.log").read_text("utf-8")
-            yield ready.split()[1]
+            said: dict[str, str] = {}
+            for line in process.stdout:
+                key, _, value = line.strip().partition(" ")
+                said[key] = value
+                if key == "ready":
+                    break
+            assert "ready" in said, (folder / "worker.log").read_text("utf-8")
+            yield Worker(said["ready"], said.get("token", ""), process)
         finally:
             assert process.stdout is not None and process.stdin is not None
             process.stdin.close()

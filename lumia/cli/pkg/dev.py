@@ -167,7 +167,7 @@ def pack(
             raise PkgError(f"packed, but it doesn't load: {problem}")
         output.note(f"for {packed.python}, {packed.files} files; it loads")
         if repository is not None:
-            commit_into(packed, repository.expanduser().absolute(), project.name, tag)
+            commit_into(packed, repository.expanduser().absolute(), project, tag)
             output.note(f"{tag} is in {repository}: cd {repository} && pkg dev publish")
 
 

@@ -53,35 +53,35 @@ def publish(
     registry: Annotated[str | None, typer.Option(help="Its URL; default: LUMIA_REGISTRY_URL.")] = None,
     no_tests: Annotated[bool, typer.Option("--no-tests", help="Leave the plugin's tests out.")] = False,
     no_push: Annotated[bool, typer.Option("--no-push", help="Push nothing: the tag is public already.")] = False,
+    message: Annotated[
+        str, typer.Option("--message", "-m", help="What is new; default: the subjects of the commits since.")
+    ] = "",
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the registry's answer as JSON.")] = False,
 ) -> None:
     """Validate, test, tag, sign and push the plugin, and hand it in: the registry opens a pull request.
 
-    LUMIA_REGISTRY_TOKEN holds the author's token of the registry, or a GitHub token.
+    LUMIA_REGISTRY_TOKEN holds your token of the registry; without one the registry says where to get it.
 
     \b
     Example:
       pkg dev publish
-      pkg dev publish --tag v1.2.0 --yes
+      pkg dev publish --tag v1.2.0 --message "Dice have up to 100 sides" --yes
     """
     from lumia.pkg.dev.project import find_project
-    from lumia.pkg.dev.publish import TOKEN, Wish, checked
+    from lumia.pkg.dev.publish import Wish, checked, choose, ready
     from lumia.pkg.dev.publish import publish as hand_in
-    from lumia.pkg.dev.release import next_tag
-    from lumia.pkg.registry import checked_url, refuse_open
+    from lumia.pkg.registry import TOKEN, checked_url
 
     project = find_project(folder)
     url = checked_url(registry or _configured())
-    refuse_open(url)  # before anything is tagged or pushed
     token = os.environ.get(TOKEN, "").strip()
-    if not token:
-        raise PkgError(f"set {TOKEN} to an author's token of {url}, or to a GitHub token; it is shown nowhere")
+    ready(project)
+    version = choose(project, tag, url, token)  # before anything is tagged or pushed
     findings = checked(project, tests=not no_tests, told=output.note)
-    version = tag or next_tag(project)
     private = None if unsigned else _private_or_none(key)
     _confirm(f"Publish {project.name} {version}{'' if private else ', unsigned,'} to {url}?", yes)
-    wish = Wish(version, url, token, private, tests=not no_tests, pushes=not no_push)
+    wish = Wish(version, url, token, private, tests=not no_tests, pushes=not no_push, news=message.strip())
     _one, answer = hand_in(project, wish, findings, output.note)
     _report(project.name, answer, as_json)
 

@@ -18,6 +18,7 @@ from typing import Any
 from lumia.errors import PkgError
 from lumia.manifest import MANIFEST_FILE
 from lumia.pkg.dev.project import Project, git, is_repository, plugin_files, tag_at_head
+from lumia.pkg.dev.release import changes
 from lumia.pkg.dev.testrun import is_test
 
 UNTAGGED = "untagged"
@@ -118,10 +119,11 @@ def _write_manifest(source: Path, fresh: Path, python: str) -> None:
     (fresh / MANIFEST_FILE).write_text(json.dumps(data, indent=2, ensure_ascii=False) + "\n", "utf-8")
 
 
-def commit_into(packed: Packed, repository: Path, name: str, tag: str) -> None:
+def commit_into(packed: Packed, repository: Path, project: Project, tag: str) -> None:
     """Make the packed files the whole content of a git repository, new or used before, commit and tag them.
 
-    Raises `PkgError` when the repository has changes of its own, or that tag.
+    What is new is said as the tag of the source says it. Raises `PkgError` when the repository has changes of its own,
+    or that tag.
     """
     repository.mkdir(parents=True, exist_ok=True)
     if not is_repository(repository):
@@ -137,5 +139,6 @@ def commit_into(packed: Packed, repository: Path, name: str, tag: str) -> None:
             shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
     shutil.copytree(packed.folder, repository, dirs_exist_ok=True)
     git(repository, "add", "--all", "--force")
-    git(repository, "commit", "--quiet", "--no-verify", "--message", f"{name} {tag} for {packed.python}")
-    git(repository, "tag", "--annotate", "--message", f"{name} {tag}", tag)
+    git(repository, "commit", "--quiet", "--no-verify", "--message", f"{project.name} {tag} for {packed.python}")
+    text = f"{project.name} {tag}\n\n{changes(project, tag)}"
+    git(repository, "tag", "--annotate", "--cleanup=verbatim", "--message", text, tag)

@@ -8,9 +8,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lumia.errors import PkgError
+from lumia.errors import PkgError, RegistryError
 from lumia.pkg.dev.project import Project
-from lumia.pkg.dev.release import Release, check_clean, is_public, make_tag, push, release, submission
+from lumia.pkg.dev.release import (
+    Release,
+    address,
+    check_clean,
+    check_licence,
+    is_public,
+    make_tag,
+    next_tag,
+    push,
+    release,
+    submission,
+)
 from lumia.pkg.dev.testrun import has_tests, run_tests
 from lumia.pkg.registry_model import Submitted
 
@@ -19,16 +30,14 @@ if TYPE_CHECKING:
 
     from lumia.pkg.validate import Finding
 
-__all__ = ["TOKEN", "PrivateKey", "Wish", "checked", "publish", "sign"]
-
-TOKEN = "LUMIA_REGISTRY_TOKEN"
+__all__ = ["PrivateKey", "Wish", "checked", "choose", "publish", "ready", "sign"]
 
 
 @dataclass(frozen=True)
 class Wish:
     """How to publish. tag: the version. key: signs it, None leaves it unsigned. registry: its URL. token: the author's.
 
-    tests: run them. pushes: send commit and tag to the repository's remote.
+    tests: run them. pushes: send commit and tag to the repository's remote. news: what users are told of the version.
     """
 
     tag: str
@@ -37,6 +46,17 @@ class Wish:
     key: PrivateKey | None = None
     tests: bool = True
     pushes: bool = True
+    news: str = ""
+
+
+def ready(project: Project) -> None:
+    """Raise `PkgError` naming the first thing for which any registry would refuse the commit, at no cost."""
+    from lumia.pkg.tree import check_commit
+
+    check_clean(project)
+    check_licence(project)
+    check_commit(project.folder, "HEAD")
+    address(project)
 
 
 def checked(project: Project, *, tests: bool, told: Callable[[str], None]) -> list[Finding]:
@@ -57,11 +77,36 @@ def checked(project: Project, *, tests: bool, told: Callable[[str], None]) -> li
         told("its tests were left out")
     elif not has_tests(project):
         told("it has no tests")
-    elif run_tests(project):
+    elif run_tests(project, aside=True):
         raise PkgError("its tests fail; mend them, or leave them out with --no-tests")
     else:
         told("its tests pass")
     return findings
+
+
+def choose(project: Project, tag: str | None, registry: str, token: str) -> str:
+    """Return the version to publish: `tag`, or the next.
+
+    Raises `PkgError` when the registry has that version already, or takes none with this token.
+    """
+    from lumia.pkg.registry import Registry
+
+    wanted = tag or next_tag(project)
+    with tempfile.TemporaryDirectory(prefix="lumia-registry-") as cache:
+        asked = Registry(registry, Path(cache))
+        try:
+            known = asked.info(project.name).release(wanted)
+        except RegistryError:  # it knows no such plugin yet, or will say itself what is wrong
+            known = None
+        if known is None:
+            asked.admit(token)
+            return wanted
+    if tag is None:
+        raise PkgError(
+            f"{project.name} {known.tag}, which this commit is, is published already; commit what is new and publish "
+            "again: that makes the next version"
+        )
+    raise PkgError(f"{project.name} {known.tag} is published already and never changes; choose a higher --tag")
 
 
 def publish(
@@ -71,8 +116,8 @@ def publish(
 
     findings: of `checked`. Raises `PkgError` when a step fails; doing it again goes on from there.
     """
-    make_tag(project, wish.tag)
-    told(f"tagged {wish.tag}")
+    if make_tag(project, wish.tag, wish.news):
+        told(f"tagged {wish.tag}")
     one = release(project, wish.tag)
     if wish.key is not None:
         sign(project, wish.tag, wish.key, told)

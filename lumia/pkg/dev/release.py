@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import stat
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -28,6 +29,11 @@ FIRST = "v0.1.0"
 MAX_README = 200_000
 MAX_CHANGES = 20_000
 _SHOWN = 5
+_ASKING = 15.0
+_SPDX = re.compile(r"\(?[A-Za-z0-9][A-Za-z0-9.+-]*\)?(?: (?:AND|OR|WITH) \(?[A-Za-z0-9][A-Za-z0-9.+-]*\)?)*")
+_LICENCE_FILE = re.compile(r"(?:licen[cs]e|copying|unlicense)(?:[.-].*)?", re.IGNORECASE)
+"""Both as the registry has them: registry-worker/src/checks.ts, repository.ts."""
+_SSH = re.compile(r"(?:ssh://(?:[^@/]+@)?|[^@/:]+@)(?P<host>[^@/:]+)[:/]/?(?P<path>[^:]+)")
 
 
 @dataclass(frozen=True)
@@ -75,8 +81,12 @@ def _versions(project: Project) -> list[tuple[str, Version | None]]:
     return [(tag, version_of(tag)) for tag in git(project.folder, "tag", "--list").split()]
 
 
-def make_tag(project: Project, tag: str) -> None:
-    """Tag the commit, unless it has the tag already; raises `PkgError` for one that is no version or is taken."""
+def make_tag(project: Project, tag: str, news: str = "") -> bool:
+    """Tag the commit, unless it has the tag already; tell whether the tag is new.
+
+    news: what users are told of it; default: the subjects of the commits since the version before. Raises `PkgError`
+    for a tag that is no version, is taken, or has a text of its own while there is news.
+    """
     folder = project.folder
     if not is_tag(tag) or tag_version(tag) is None:
         raise PkgError(f"{plain(tag, 80)!r} is no version; a tag looks like {FIRST}")
@@ -86,29 +96,55 @@ def make_tag(project: Project, tag: str) -> None:
             who: tuple[str, ...] = ()
         except PkgError:  # nobody has told git who that is
             who = stand_in()
-        git(folder, "tag", "--annotate", "--message", f"{project.name} {tag}", tag, options=who)
-    elif git(folder, "rev-parse", f"{tag}^{{commit}}") != git(folder, "rev-parse", "HEAD"):
+        text = f"{project.name} {tag}\n\n{news or _subjects(folder, 'HEAD')}"
+        git(folder, "tag", "--annotate", "--cleanup=verbatim", "--message", text, tag, options=who)
+        return True
+    if git(folder, "rev-parse", f"{tag}^{{commit}}") != git(folder, "rev-parse", "HEAD"):
         raise PkgError(
             f"the tag {tag} is at another commit; a published version never changes: choose the next one, with --tag"
         )
+    if news:
+        raise PkgError(f"{tag} is tagged already, with a text of its own; leave --message out, or: git tag -d {tag}")
+    return False
 
 
 def release(project: Project, tag: str) -> Release:
     """Return the tagged version; raises `PkgError` when the registry could not take it."""
-    manifest = project.manifest()
-    if not manifest.license:
-        raise PkgError(f'{project.file(MANIFEST_FILE)} names no licence; add "license": "MIT", or what it is')
+    check_licence(project)
     commit = git(project.folder, "rev-parse", "--verify", f"{tag}^{{commit}}").strip()
-    return Release(project, manifest, tag, commit, _address(project, manifest))
+    return Release(project, project.manifest(), tag, commit, address(project))
 
 
-def _address(project: Project, manifest: Manifest) -> str:
-    """Return where strangers clone the plugin."""
-    url = manifest.source.url if manifest.source is not None else ""
+def check_licence(project: Project) -> None:
+    """Raise `PkgError` unless the manifest names a licence whose text is beside it: no registry takes less."""
+    licence = project.manifest().license
+    where = project.file(MANIFEST_FILE)
+    if not licence:
+        raise PkgError(f'{where} names no licence; add "license": "MIT", or what it is, and its text as LICENSE')
+    if not _SPDX.fullmatch(licence):
+        raise PkgError(
+            f"{where}: {plain(licence, 100)!r} is no SPDX expression; write it like MIT, Apache-2.0 or LicenseRef-Mine"
+        )
+    if not any(_LICENCE_FILE.fullmatch(path.name) for path in project.folder.iterdir() if path.is_file()):
+        raise PkgError(
+            f"there is no licence file; add the text of {licence} as {project.file('LICENSE')}, and commit it"
+        )
+
+
+def address(project: Project) -> str:
+    """Return where strangers clone the plugin.
+
+    What git reaches by ssh needs an account, so its https address is taken where the repository can be read there.
+    Raises `PkgError` when there is no address, or one that can't be published.
+    """
+    source = project.manifest().source
+    url = source.url if source is not None else ""
     if not url:
         remotes = git(project.folder, "remote").split()
         name = "origin" if "origin" in remotes else next(iter(remotes), "")
-        url = git(project.folder, "remote", "get-url", name).strip() if name else ""
+        # As it is written, not as `git remote get-url` says it: insteadOf is this machine's own.
+        told = git(project.folder, "config", "--get-all", f"remote.{name}.url").splitlines() if name else []
+        url = told[0] if told else ""
     if not url:
         raise PkgError(
             "nobody can clone it yet: push it somewhere (`git remote add origin URL && git push -u origin main`), or "
@@ -119,7 +155,22 @@ def _address(project: Project, manifest: Manifest) -> str:
         check_url(url)
     except UnsafePackageError as error:
         raise PkgError(f"the address of the repository, {plain(url, 200)}, can't be published: {error}") from error
-    return url
+    return _without_ssh(url)
+
+
+def _without_ssh(url: str) -> str:
+    found = _SSH.fullmatch(url)
+    if found is None:
+        return url
+    from lumia.pkg.git_process import GitFailed
+    from lumia.pkg.git_remote import over_network
+
+    https = f"https://{found['host']}/{found['path']}"
+    try:
+        over_network(["-c", "credential.helper=", "ls-remote"], https, ["HEAD"], timeout=_ASKING)
+    except (GitFailed, UnsafePackageError):
+        return url
+    return https
 
 
 def push(one: Release) -> None:
@@ -130,6 +181,13 @@ def push(one: Release) -> None:
         raise PkgError(f"the repository has no remote; run `git remote add origin {one.url}`")
     remote = "origin" if "origin" in remotes else remotes[0]
     refs = ["HEAD"] if _branch(folder) else []
+    place = git(folder, "remote", "get-url", "--push", remote).strip()
+    there = git(folder, "ls-remote", "--", place, f"refs/tags/{one.tag}").split()
+    if there and there[0] != git(folder, "rev-parse", f"refs/tags/{one.tag}").strip():
+        raise PkgError(
+            f"{remote} has another tag {one.tag} than this one. When it is the same commit, unsigned, and nobody has "
+            f"that version: git push --force {remote} refs/tags/{one.tag}; else choose the next version, with --tag"
+        )
     git(folder, "push", "--quiet", remote, *refs, f"refs/tags/{one.tag}", timeout=120.0)
 
 
@@ -173,7 +231,7 @@ def submission(one: Release, findings: Iterable[Finding]) -> dict[str, Any]:
         "size": sum(sizes),
         "files": len(sizes),
         "licence": one.manifest.license,
-        "changelog": changes(one)[:MAX_CHANGES],
+        "changelog": changes(one.project, one.tag)[:MAX_CHANGES],
         "validation": {"errors": errors, "warnings": len(found) - errors, "tool": f"lumia {__version__}"},
     }
     readme = folder / "README.md"
@@ -182,15 +240,18 @@ def submission(one: Release, findings: Iterable[Finding]) -> dict[str, Any]:
     return packed
 
 
-def changes(one: Release) -> str:
+def changes(project: Project, tag: str) -> str:
     """Return what is new: the tag's own message, or else the subjects of the commits since the version before."""
-    folder = one.project.folder
-    message = git(folder, "for-each-ref", "--format=%(contents:subject)%0a%0a%(contents:body)", f"refs/tags/{one.tag}")
+    folder = project.folder
+    message = git(folder, "for-each-ref", "--format=%(contents:subject)%0a%0a%(contents:body)", f"refs/tags/{tag}")
     lines = [line for line in message.splitlines() if not signatures_in(line)]
-    told = "\n".join(lines).strip()
-    if told and told != f"{one.project.name} {one.tag}" and git(folder, "cat-file", "-t", one.tag).strip() == "tag":
-        return told
-    ancestors = git(folder, "tag", "--merged", f"{one.commit}^{{commit}}", "--no-contains", one.commit).split()
+    told = "\n".join(lines).strip().removeprefix(f"{project.name} {tag}").strip()
+    return told if told and git(folder, "cat-file", "-t", tag).strip() == "tag" else _subjects(folder, tag)
+
+
+def _subjects(folder: Path, commit: str) -> str:
+    """Return the subjects of the commits since the version before `commit`, as a list."""
+    ancestors = git(folder, "tag", "--merged", f"{commit}^{{commit}}", "--no-contains", commit).split()
     before = max(((version, tag) for tag in ancestors if (version := version_of(tag)) is not None), default=None)
-    since = f"{before[1]}..{one.commit}" if before else one.commit
-    return git(folder, "log", "--format=- %s", "--max-count=200", since).strip()
+    since = f"{before[1]}..{commit}" if before else commit
+    return git(folder, "log", "--no-merges", "--format=- %s", "--max-count=200", since).strip()

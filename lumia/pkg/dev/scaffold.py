@@ -5,17 +5,18 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import time
 import unicodedata
 from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from lumia import __version__
+from lumia import __version__, system
 from lumia.errors import PkgError
 from lumia.manifest import MANIFEST_FILE, PluginName, hyphenated
 from lumia.pkg.dev.project import git
-from lumia.pkg.dev.scaffold_files import FILES
+from lumia.pkg.dev.scaffold_files import FILES, LICENCE
 
 FIRST_COMMIT = "New plugin"
 
@@ -55,6 +56,9 @@ def create(folder: Path, name: str, *, description: str = "", author: str = "") 
     values = {"name": name, "title": title, "description": told[:1].upper() + told[1:]}
     texts = {MANIFEST_FILE: _manifest(name, title, values["description"], author or _author())}
     texts |= {file: template.format(**values) for file, template in FILES.items()}
+    texts["LICENSE"] = LICENCE.format(
+        year=time.localtime(system.now()).tm_year, owner=author or _author() or f"the authors of {title}"
+    )
     folder.mkdir(parents=True, exist_ok=True)
     for file, text in texts.items():
         path = folder / file

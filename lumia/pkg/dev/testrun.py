@@ -11,6 +11,7 @@ from lumia.errors import PkgError
 from lumia.pkg.dev.project import Project, plugin_files
 from lumia.pkg.dev.sandbox import environment
 
+STDERR = 2
 NOTHING_FOUND = 5
 """pytest's exit code when it collected no test."""
 
@@ -28,10 +29,11 @@ def is_test(file: str) -> bool:
     return "tests" in folders or bool(dot and ending == "py" and named)
 
 
-def run_tests(project: Project, arguments: Sequence[str] = ()) -> int:
+def run_tests(project: Project, arguments: Sequence[str] = (), *, aside: bool = False) -> int:
     """Run pytest in the plugin's folder, on this process's terminal, and return its exit code.
 
-    arguments: for pytest. Raises `PkgError` when the plugin has no tests or pytest isn't installed.
+    arguments: for pytest. aside: what it prints goes to stderr, for stdout is the command's answer. Raises
+    `PkgError` when the plugin has no tests or pytest isn't installed.
     """
     if not has_tests(project):
         raise PkgError(
@@ -41,4 +43,5 @@ def run_tests(project: Project, arguments: Sequence[str] = ()) -> int:
         raise PkgError("pytest isn't installed here: pip install 'lumia[testing]'")
     # -P: a module of the plugin must not hide one of Python's own.
     command = [sys.executable, "-P", "-m", "pytest", *(arguments or ("-q",))]
-    return subprocess.run(command, cwd=project.folder, env=environment(), check=False).returncode
+    out = STDERR if aside else None
+    return subprocess.run(command, cwd=project.folder, env=environment(), stdout=out, check=False).returncode

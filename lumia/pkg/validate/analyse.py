@@ -6,12 +6,13 @@ import ast
 from collections.abc import Sequence
 from pathlib import Path
 
-from lumia.manifest import Manifest
+from lumia.manifest import Manifest, underscored
 from lumia.pkg.validate import calls, stmts  # fill the tables of Frame
 from lumia.pkg.validate.finding import Finding
 from lumia.pkg.validate.flow import ORDER, follow_all
 from lumia.pkg.validate.frame import Frame, Run
 from lumia.pkg.validate.marks import check_marks
+from lumia.pkg.validate.messages import add_messages
 from lumia.pkg.validate.reach import boxy_functions
 from lumia.pkg.validate.source import Source
 from lumia.pkg.validate.surroundings import check_surroundings
@@ -30,6 +31,8 @@ def analyse(
     for other, place, theirs in others:
         world.add(other, place, theirs, own=False)
     own = world.add(name, folder, sources, own=True)
+    if manifest is None or all(underscored(each) in world.packages for each in manifest.dependencies):
+        add_messages(world)  # else what is depended on may have put keys of its own into them
     world.link()
     run = Run(world)
     for package in world.packages.values():
@@ -39,7 +42,8 @@ def analyse(
     follow_all(run)
     _read_rest(run, own)
     follow_all(run)
-    return [*run.findings, *check_marks(run, own, manifest, folder), *check_surroundings(run, own, manifest, folder)]
+    found = [one for one in run.findings if not (run.loose and one.rule == "LUM108")]
+    return [*found, *check_marks(run, own, manifest, folder), *check_surroundings(run, own, manifest, folder)]
 
 
 def _read_rest(run: Run, own: Package) -> None:

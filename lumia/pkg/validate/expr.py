@@ -10,6 +10,7 @@ from lumia.pkg.validate import use
 from lumia.pkg.validate.classes import ClassInfo, class_of
 from lumia.pkg.validate.cycles import stored
 from lumia.pkg.validate.frame import Frame, State, global_value, merged, path_of
+from lumia.pkg.validate.messages import is_part
 from lumia.pkg.validate.narrow import branches, truthy
 from lumia.pkg.validate.types import (
     ANYTHING,
@@ -107,6 +108,8 @@ def _of_instance(frame: Frame, owner: Value, known: Inst, info: ClassInfo, attr:
     constant = next((base.constants[attr] for base in info.locals() if attr in base.constants), None)
     if isinstance(constant, ast.Constant) and constant.value is not None:
         return owner.of(widened(literal(constant.value)))
+    if attr == "update" and is_part(known):
+        frame.run.loose = True
     return owner.of(Method(owner, attr)) if info.model or info.typed_dict else owner.of(UNKNOWN)
 
 
@@ -322,6 +325,8 @@ def _unpack(frame: Frame, target: ast.Tuple | ast.List, value: Value) -> None:
 
 def _store_item(frame: Frame, target: ast.Subscript, value: Value) -> None:
     owner, key = frame.value(target.value), frame.value(target.slice)
+    if is_part(owner.type) and not isinstance(key.type, Lit):
+        frame.run.loose = True
     stored(frame, target, owner, value)
     if not isinstance(target.value, ast.Name):
         return

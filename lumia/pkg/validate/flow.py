@@ -14,6 +14,7 @@ from lumia.pkg.validate import boxes
 from lumia.pkg.validate.annotate import Annotations, handler_type
 from lumia.pkg.validate.fits import describe
 from lumia.pkg.validate.frame import Frame, Handling, Run, Site, parameters
+from lumia.pkg.validate.messages import message
 from lumia.pkg.validate.types import (
     ANYTHING,
     FLOAT,
@@ -32,6 +33,7 @@ from lumia.pkg.validate.types import (
     shallow,
 )
 from lumia.pkg.validate.world import Function
+from lumia.pkg.validate.wrapping import hands_on
 
 ORDER = {"interceptor": 0, "chain": 1, "consumer": 2, "cron": 2, "pipe": 0}
 STEPS = 4_000
@@ -84,12 +86,19 @@ def register(run: Run, marking: Marking, function: Function) -> None:
     names = [next(notes.unresolved(arg.annotation), None) for arg in parameters(function.node)]
     if not any(names):  # else Python can't look the annotations up, and nothing is checked
         handler.declared = None if isinstance(declared, Unknown) else declared
-    dotted = [run.world.dotted(function.module, each) for each in function.decorators]
-    handler.odd = any(name is None or not name.startswith(("lumia.", "functools.")) for name in dotted)
+    handler.odd = any(_is_odd(run, function, each) for each in function.decorators)
     same = [each for each in run.handlers if each.function.node is function.node]
     handler.kinds = same[0].kinds if same else set()
     handler.kinds.add(marking.kind)
     run.handlers.append(handler)
+
+
+def _is_odd(run: Run, function: Function, decorator: ast.expr) -> bool:
+    """Tell whether a decorator may call the function with something else than it is given."""
+    name = run.world.dotted(function.module, decorator)
+    if name is not None:
+        return not name.startswith(("lumia.", "functools."))
+    return not hands_on(run.world, function.module, decorator)
 
 
 def register_resident(run: Run, function: Function) -> None:
@@ -156,9 +165,11 @@ def _from_lumia(run: Run, handler: Handler) -> None:
     if handler.kind == "cron" or (handler.kind in ("consumer", "interceptor", "chain") and name in TICKS):
         content, text = _TICK, "from Lumia's clock"
     elif handler.kind == "pipe" and name == "msg" and _is_first(run, handler):
-        content, text = Inst(dict, (STR, UNKNOWN)), "a message from an adapter"
+        content, text = message(run.world) or Inst(dict, (STR, UNKNOWN)), "a message from an adapter"
     if content is not None:
-        step(run, handler, Value(content, frozenset({run.site(Site(None, 0, text))})), name)
+        went = step(run, handler, Value(content, frozenset({run.site(Site(None, 0, text))})), name)
+        if handler.kind == "pipe":
+            _onward(run, handler, went)
 
 
 def _is_first(run: Run, handler: Handler) -> bool:

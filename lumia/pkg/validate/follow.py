@@ -9,6 +9,7 @@ from types import CoroutineType, GeneratorType
 
 from lumia.pkg.validate import use
 from lumia.pkg.validate.frame import CALLS, DEEP, Frame
+from lumia.pkg.validate.messages import is_part
 from lumia.pkg.validate.reach import boxy_functions
 from lumia.pkg.validate.types import (
     ANYTHING,
@@ -67,6 +68,7 @@ def follow(
         _bind(frame, inner, function, args, named, node)
     declared = inner.notes.type(function.returns)
     boxy = function.outer is not None or function.node in boxy_functions(run)
+    boxy = boxy or any(is_part(each.type) for each in values if not isinstance(each.type, Unknown))
     if isinstance(declared, Boxed):
         declared = UNKNOWN if boxy else declared
     if isinstance(declared, Unknown) or boxy:

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from lumia.pkg.validate.annotate import Annotations
@@ -104,6 +105,8 @@ class Run:
         self.handlers: list[Handler] = []
         self.kept: dict[ClassInfo, dict[str, Type]] = {}
         self.boxy: frozenset[ast.AST] | None = None
+        self.loose = False
+        """A message gets keys that can't be told: see `messages`."""
         self.settings: list[tuple[str, str, Frame, ast.AST]] = []
         self.provided: list[tuple[str, Frame, ast.AST]] = []
         self.handed: list[tuple[str, str, Frame, ast.AST]] = []
@@ -116,6 +119,14 @@ class Run:
             self._sites[site] = len(self.sites)
             self.sites.append(site)
         return self._sites[site]
+
+    @cached_property
+    def asked(self) -> frozenset[str]:
+        """Return the keys that plugins add to dicts, or ask for."""
+        from lumia.pkg.validate.messages import own_keys
+
+        modules = [module for package in self.world.packages.values() for module in package.modules.values()]
+        return own_keys(module.source.tree for module in modules)
 
     def token(self) -> int:
         """Return a number for a new object."""

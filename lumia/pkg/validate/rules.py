@@ -29,6 +29,7 @@ _ALL = (
     Rule("LUM105", "A Box is made or used wrongly"),
     Rule("LUM106", "The meta of a Box isn't JSON"),
     Rule("LUM107", "A stored value isn't JSON"),
+    Rule("LUM108", "A message has no such key"),
     Rule("LUM201", "A live resource is passed on bare"),
     Rule("LUM202", "A resource holds its own Box"),
     Rule("LUM203", "A live resource is asked to leave its process"),

@@ -9,11 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from tomllib import TOMLDecodeError, loads
 
-from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
-
 from lumia.finder import NAMESPACES
 from lumia.manifest import Manifest, hyphenated
+from lumia.pkg.validate.distributions import bringing, brought_by
 from lumia.pkg.validate.finding import Finding, finding
 from lumia.pkg.validate.frame import Frame, Run
 from lumia.pkg.validate.package import schema_file
@@ -44,7 +42,7 @@ def _module(run: Run, module: Module, manifest: Manifest | None) -> Iterator[Fin
             elif manifest is not None and not _brought(module, space, manifest):
                 text = (
                     f"neither Python nor Lumia brings {space!r}; name the package that does in the manifest: "
-                    f'"python_dependencies": ["{space}"]'
+                    f'"python_dependencies": ["{bringing(space) or space}"]'
                 )
                 yield finding("LUM308", module.file, node.lineno, text)
     if "config" in module.source.text:
@@ -93,11 +91,7 @@ def _is_plugin(space: str, name: str) -> bool:
 
 
 def _brought(module: Module, top: str, manifest: Manifest) -> bool:
-    if (
-        top in sys.stdlib_module_names
-        or top in ("lumia", "__main__")
-        or (manifest.python_dependencies and _named(top, manifest))
-    ):
+    if top in sys.stdlib_module_names or top in ("lumia", "__main__") or _named(top, manifest):
         return True
     if any(each.split(".")[0] == top for each in module.package.modules) and top == module.package.name:
         return True
@@ -108,9 +102,9 @@ def _brought(module: Module, top: str, manifest: Manifest) -> bool:
 
 
 def _named(top: str, manifest: Manifest) -> bool:
-    """A package may be imported under another name than it is installed by, so any may be it."""
-    names = {canonicalize_name(Requirement(each).name) for each in manifest.python_dependencies}
-    return True if names else canonicalize_name(top) in names
+    """A package may bring modules of other names, and other packages; where that isn't known, any may be it."""
+    brought = brought_by(manifest.python_dependencies)
+    return brought is None or top in brought
 
 
 def _services(run: Run, manifest: Manifest | None) -> Iterator[Finding]:

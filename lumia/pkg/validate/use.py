@@ -13,6 +13,7 @@ from lumia.pkg.validate.classes import ClassInfo
 from lumia.pkg.validate.fits import describe
 from lumia.pkg.validate.frame import Frame
 from lumia.pkg.validate.known import OTHERS, SAMPLES
+from lumia.pkg.validate.messages import is_part
 from lumia.pkg.validate.types import (
     ANYTHING,
     NONE,
@@ -108,7 +109,12 @@ def subscript(frame: Frame, node: ast.Subscript, owner: Value, key: Value) -> Va
     if isinstance(key.type, Lit) and isinstance(key.type.value, str):
         name = key.type.value
         if _fails(owner.type, lambda each: _lacks_key(frame, each, name)):
-            complain(frame, node, owner, f"it has no key {name!r}{_close_key(owner.type, name)}")
+            what = f"it has no key {name!r}{_close_key(owner.type, name)}"
+            if not is_part(owner.type):
+                complain(frame, node, owner, what)
+            elif name not in frame.run.asked and not frame.caught:
+                # What else was asked about a message tells nothing of this key.
+                frame.report("LUM108", node, f"this is {_a(describe(owner.type))} as adapters send it: {what}")
             return owner.of(UNKNOWN)
     return owner.of(union(_item(frame, each, key.type) for each in members(owner.type)))
 
@@ -138,6 +144,8 @@ def _lacks_key(frame: Frame, known: Type, name: str) -> bool:
 
 def _close_key(known: Type, name: str) -> str:
     names = [key for key, _ in known.items] if isinstance(known, Shape) else []
+    if isinstance(known, Inst) and isinstance(known.cls, ClassInfo):
+        names = list(known.cls.fields)
     close = difflib.get_close_matches(name, names, n=1)
     return f"; did you mean {close[0]!r}?" if close else f"; it has {', '.join(map(repr, names[:8]))}" if names else ""
 

@@ -79,6 +79,15 @@ def test_versions_are_the_tags_that_are_versions_newest_first(client: httpx.Clie
     assert found["git_url"] == (folder / "dice").as_uri()
 
 
+def test_the_line_that_publishing_begins_a_tag_with_is_no_news(tmp_path: Path) -> None:
+    plugin(tmp_path / "dice", "v1.0.0", message="dice v1.0.0\n\n- Six sides")
+    plugin(tmp_path / "dice", "v1.1.0", message="dice v1.1.0")
+    plugin(tmp_path / "dice", "v1.2.0", message="New in v1.2.0")
+    found = Catalogue(tmp_path).plugin("dice")
+    assert found is not None
+    assert [one["changelog"] for one in found["versions"]] == ["New in v1.2.0", "", "- Six sides"]
+
+
 def test_bare_and_underscored_repositories_are_plugins_and_untagged_ones_are_not(client: httpx.Client) -> None:
     names = [one["name"] for one in client.get("/search?q=").json()]
     assert names == ["dice", "memory-graph", "weather"]

@@ -24,6 +24,7 @@ def write_plugin(folder: Path, code: str, **manifest: Any) -> Project:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "manifest.json").write_text(json.dumps({"name": "tried", "license": "MIT", **manifest}))
     (folder / "plugin.py").write_text(code)
+    (folder / "LICENSE").write_text("MIT\n")
     return find_project(folder)
 
 

@@ -54,7 +54,7 @@ def test_the_packed_plugin_has_no_source_and_no_tests_and_answers(project: Proje
     assert packed.folder == project.folder / "dist" / f"tried-v1.2.0-{HERE}"
     assert {file.relative_to(packed.folder).as_posix() for file in packed.folder.rglob("*") if file.is_file()} == {
         "manifest.json", "plugin.pyc", "words.pyc", "hooks/post_install.pyc", "config-schema.toml", "data/list.json",
-        "README.md",
+        "README.md", "LICENSE",
     }  # fmt: skip
     manifest = json.loads((packed.folder / "manifest.json").read_text())
     assert manifest == {
@@ -104,21 +104,22 @@ def test_a_packed_plugin_is_not_packed_again(project: Project) -> None:
 def test_packed_versions_fill_a_repository_of_their_own(project: Project, tmp_path: Path) -> None:
     commit(project, "v1.0.0")
     target = tmp_path / "closed"
-    commit_into(pack(project)[0], target, "tried", "v1.0.0")
+    commit_into(pack(project)[0], target, project, "v1.0.0")
     assert tag_at_head(target) == "v1.0.0"
     (project.folder / "data" / "list.json").unlink()
     commit(project, "v1.1.0")
-    commit_into(pack(project)[0], target, "tried", "v1.1.0")
+    commit_into(pack(project)[0], target, project, "v1.1.0")
+    assert git(target, "tag", "-l", "--format=%(contents)", "v1.1.0").strip() == "tried v1.1.0\n\n- Change something"
     assert "plugin.pyc" in git(target, "ls-files").split()
     assert "data/list.json" not in git(target, "ls-files").split()
     assert len(git(target, "log", "--format=%s").splitlines()) == 2
     with pytest.raises(PkgError, match=r"has the tag v1\.1\.0 already"):
-        commit_into(pack(project)[0], target, "tried", "v1.1.0")
+        commit_into(pack(project)[0], target, project, "v1.1.0")
     (target / "plugin.pyc").write_bytes(b"")
     with pytest.raises(PkgError, match="changes that are in no commit"):
-        commit_into(pack(project)[0], target, "tried", "v1.2.0")
+        commit_into(pack(project)[0], target, project, "v1.2.0")
     with pytest.raises(PkgError, match="no git repository and not empty"):
-        commit_into(pack(project)[0], tmp_path, "tried", "v1.2.0")
+        commit_into(pack(project)[0], tmp_path, project, "v1.2.0")
 
 
 def test_what_does_not_load_is_told_with_its_place(project: Project) -> None:

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from lumia.errors import PkgError, RegistryError
 from lumia.pkg.dev.project import Project, git
-from lumia.pkg.dev.publish import Wish, checked, publish
+from lumia.pkg.dev.publish import Wish, checked, choose, publish, ready
 from lumia.pkg.dev.scaffold import create
 from tests.lumia.pkg.dev.conftest import commit
 
@@ -30,7 +30,7 @@ class FakeRegistry:
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                if self.headers["Authorization"] != "Bearer right":
+                if self.headers.get("Authorization") != "Bearer right":
                     self.answer(401, {"title": "Unauthorized", "status": 401, "detail": "whose token is that?"})
                     return
                 registry.taken.append(body)
@@ -98,6 +98,28 @@ def test_a_refusal_is_handed_on_with_its_checks(project: Project, registry: Fake
     with pytest.raises(RegistryError, match="LUMIA_REGISTRY_TOKEN") as refused:
         publish(project, Wish("v0.1.0", registry.url, "wrong-token"), [], lambda line: None)
     assert "wrong-token" not in str(refused.value)
+
+
+def test_who_may_not_publish_is_told_before_anything_is_tagged(project: Project, registry: FakeRegistry) -> None:
+    for token, said in (("", "set LUMIA_REGISTRY_TOKEN to your token"), ("wrong-token", "refuses the token")):
+        with pytest.raises(RegistryError, match=rf"{said}.*\(401\): whose token is that\?") as refused:
+            choose(project, None, registry.url, token)
+        assert "wrong-token" not in str(refused.value)
+    assert choose(project, None, registry.url, "right") == "v0.1.0"
+    assert git(project.folder, "tag") == ""
+
+
+def test_what_no_registry_takes_is_told_before_anything_is_tagged(project: Project) -> None:
+    ready(project)
+    git(project.folder, "rm", "--quiet", "LICENSE")
+    commit(project)
+    with pytest.raises(PkgError, match="there is no licence file"):
+        ready(project)
+    git(project.folder, "revert", "--no-edit", "HEAD")
+    (project.folder / "out").symlink_to("/etc/passwd")
+    commit(project)
+    with pytest.raises(PkgError, match="out"):
+        ready(project)
 
 
 def test_a_tag_that_nobody_can_fetch_is_not_handed_in(project: Project, registry: FakeRegistry) -> None:

@@ -23,12 +23,13 @@ def test_a_new_plugin_passes_validation_and_its_own_tests_and_is_in_a_commit(
     made = create(tmp_path / "my-dice", "my_dice", description="throws {dice} for the group.")
     assert {file.relative_to(tmp_path / "my-dice").as_posix() for file in made} == {
         "manifest.json", "plugin.py", "config-schema.toml", "tests/test_plugin.py", "hooks/post_install.py",
-        "pyproject.toml", "README.md", ".gitignore",
+        "pyproject.toml", "README.md", ".gitignore", "LICENSE",
     }  # fmt: skip
     manifest = load_manifest(tmp_path / "my-dice")
     assert (manifest.name, manifest.author) == ("my-dice", "Ann")
     assert manifest.description == "Throws {dice} for the group."
     assert validate(tmp_path / "my-dice") == []
+    assert re.search(r"^Copyright \(c\) 20\d\d Ann$", (tmp_path / "my-dice" / "LICENSE").read_text(), re.MULTILINE)
     project = find_project(tmp_path / "my-dice" / "hooks")
     assert (project.name, has_tests(project)) == ("my-dice", True)
     monkeypatch.setattr(sys, "stdout", sys.__stdout__)

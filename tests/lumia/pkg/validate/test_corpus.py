@@ -10,8 +10,8 @@ import pytest
 from lumia.pkg.validate import RULES, validate
 from tests.lumia.pkg.validate.plugin_corpus import CORPUS, Case, cases, read, seen
 
-GOOD = [*cases("good"), *cases("holdout_good"), *cases("second_good")]
-BAD = [*cases("bad"), *cases("holdout_bad"), *cases("second_bad")]
+GOOD = [*cases("good"), *cases("holdout_good"), *cases("second_good"), *cases("third_good")]
+BAD = [*cases("bad"), *cases("holdout_bad"), *cases("second_bad"), *cases("third_bad")]
 
 
 @pytest.mark.parametrize("case", GOOD, ids=lambda case: case.name)
