@@ -76,7 +76,7 @@ class Feed:
             return
         guild = await self._guild(str(data.get("guild_id") or ""))
         msg = incoming.message(data, account=self._account.name, me=self._session.me, guild=guild)
-        await until_stored(partial(lumia.adapters.submit, NAME, msg, raw=data), f"message {data['id']}")
+        await until_stored(partial(lumia.adapters.take, NAME, msg, raw=data), f"message {data['id']}")
 
     async def _interaction(self, data: dict[str, Any]) -> None:
         if interactions.is_talk(data):
@@ -95,7 +95,7 @@ class Feed:
             data = interactions.bare(data)
         if str(data.get("user_id", "")) == me or (data.get("author") or {}).get("id") == me:
             return
-        content = lumia.Box.any(data, meta={"account": self._account.name})
+        content = lumia.Box.any(lumia.media.unsigned_links(data), meta={"account": self._account.name})
         key = f"{NAME}:{lumia.payloads.escape_id(self._account.name)}:events"
         if data.get("channel_id"):
             kind = "group" if data.get("guild_id") else "private"

@@ -1,7 +1,7 @@
 """The adapter port: what turns a platform's bytes into messages and back (spec §6, docs/adapters.md).
 
-Inbound: `accept` and `submit` start the pipeline `msg`; a platform gets its 2xx, its acknowledgement or its cursor
-moved only after they returned. `account` tells how an account fares.
+Inbound: `accept`, `submit` and `take` start the pipeline `msg`; a platform gets its 2xx, its acknowledgement or its
+cursor moved only after they returned. `account` tells how an account fares.
 
 Outbound: the consumer of `msg.send, dest=…` calls `dispatch`, the consumer of `<adapter>.send` sends inside of
 `delivering`, one effect per message of the platform. Receipts and the state of each send are kept.
@@ -24,6 +24,7 @@ from lumia.adapters.refusals import Refusals
 from lumia.adapters.serving import AccountQueue, serving, waiting
 from lumia.adapters.splitting import parts, utf16
 from lumia.adapters.states import AccountState, account
+from lumia.adapters.taking import take
 
 __all__ = [
     "RETRY",
@@ -49,6 +50,7 @@ __all__ = [
     "receipts",
     "serving",
     "submit",
+    "take",
     "utf16",
     "waiting",
 ]
