@@ -1,4 +1,4 @@
-"""Taking events in: in order within a chat, side by side across chats, again and again while the broker is away.
+"""Taking events in: in order within a chat, side by side across chats.
 
 A WebSocket gives no second delivery, so what has arrived is kept here until it is stored. When too much waits, reading
 stops and the peer's own buffers fill. What a killed process held comes back by backfill.
@@ -11,11 +11,9 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
 
-from lumia import gateway
-from lumia.errors import BackendUnavailableError, BoxError, BusyLaneError, PayloadError
+from lumia.errors import BoxError, PayloadError
 
 ROOM = 2000
-SLOWEST = 5.0
 Work = Callable[[], Awaitable[None]]
 _log = logging.getLogger("lumia.onebot")
 
@@ -73,19 +71,3 @@ class Inlet:
             self.dropped += 1
             _log.error("onebot account %s: an event could not be taken in: %s", self._account, error,
                        exc_info=None if isinstance(error, (BoxError, PayloadError)) else error)  # fmt: skip
-
-
-async def insist(account: str, work: Work) -> None:
-    """Do it until the broker takes it; raises what trying again can't mend."""
-    pause = 0.25
-    while True:
-        try:
-            return await work()
-        except BusyLaneError as busy:
-            wait = min(SLOWEST, max(pause, busy.wait))
-        except (BackendUnavailableError, gateway.BusyError) as away:
-            if pause == 0.25:
-                _log.warning("onebot account %s: events wait until they can be stored: %s", account, away)
-            wait = pause
-        await asyncio.sleep(wait)
-        pause = min(SLOWEST, pause * 2)

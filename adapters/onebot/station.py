@@ -19,7 +19,7 @@ from .cursors import Cursors
 from .errors import UnknownOutcomeError
 from .frames import Answer, answer, identifier, is_event, parse, whole
 from .incoming import NAME, PLATFORM, Chat
-from .inlet import Inlet, insist
+from .inlet import Inlet
 from .link import API, CHANGED, REPLACED, Link, Socket
 
 TICK = 5.0
@@ -238,7 +238,7 @@ class Station:
 
     async def accept(self, event: Event, chat: Chat, *, backfilled: bool = False) -> None:
         """Accept what somebody said, again and again until it is stored."""
-        await insist(self.account.name, partial(self.once, event, chat, backfilled=backfilled))
+        await lumia.adapters.hold(self.state, partial(self.once, event, chat, backfilled=backfilled))
 
     async def once(self, event: Event, chat: Chat, *, backfilled: bool = False) -> None:
         """Accept what somebody said; raises when it could not be stored."""
@@ -251,11 +251,7 @@ class Station:
 
     async def note(self, event: Event, chat: Chat | None) -> None:
         """Accept a notice or a request."""
-
-        async def noted() -> None:
-            await gateway.call(intake.note, self.account.name, event, chat)
-
-        await insist(self.account.name, noted)
+        await lumia.adapters.hold(self.state, partial(gateway.call, intake.note, self.account.name, event, chat))
 
     # --- what was missed
 

@@ -11,6 +11,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -18,9 +19,8 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidURI
 
 import lumia
-from lumia import gateway
 from lumia.adapters import AccountState
-from lumia.errors import BackendUnavailableError, BusyLaneError, LumiaError, RetryAfterError
+from lumia.errors import LumiaError, RetryAfterError
 
 from . import api, receive
 from .accounts import Account
@@ -31,10 +31,8 @@ PING = 20.0
 """Seconds between two pings; a connection that answers none for as long is half-open and given up."""
 LEAVING = 30.0
 """Seconds that an announced disconnect may take before the old connection is closed from here."""
-AT_ONCE = 64
-"""Envelopes that are stored at the same time; further ones wait in the socket."""
-TRYING = 30.0
-"""Seconds for which storing an envelope is tried again; then Slack sends it again."""
+ROOM = 1000
+"""Envelopes that may wait to be stored; further ones wait in the socket."""
 REFUSED_PAUSE = 300.0
 LONGEST_PAUSE = 60.0
 STEADY = 60.0
@@ -104,7 +102,7 @@ class SocketMode:
             url, open_timeout=OPENING, ping_interval=PING, ping_timeout=PING, close_timeout=2.0, max_size=_MAX_FRAME,
             proxy=None, user_agent_header=f"Lumia/{lumia.__version__}", logger=_socket_log,
         )  # fmt: skip
-        link = Link(self._account, socket)
+        link = Link(self._account, socket, self._state)
         task = asyncio.create_task(link.serve())
         self._links.add(task)
         task.add_done_callback(self._links.discard)
@@ -130,9 +128,9 @@ def open_url(account: Account) -> str:
 class Link:
     """One connection. ready: Slack has said hello, or never will; due: another connection is wanted; reason: why."""
 
-    def __init__(self, account: Account, socket: ClientConnection) -> None:
-        self._account, self._socket = account, socket
-        self._free = asyncio.Semaphore(AT_ONCE)
+    def __init__(self, account: Account, socket: ClientConnection, state: AccountState) -> None:
+        self._account, self._socket, self._state = account, socket, state
+        self._free = asyncio.Semaphore(ROOM)
         self._storing: set[asyncio.Task[None]] = set()
         self._rows: dict[str, asyncio.Task[None]] = {}
         self._closing: asyncio.TimerHandle | None = None
@@ -195,18 +193,7 @@ class Link:
         await self._take(envelope)
 
     async def _take(self, envelope: Mapping[str, Any]) -> None:
-        until = lumia.system.monotonic() + TRYING
-        pause = 0.5
-        while True:
-            try:
-                await _store(self._account, envelope)
-                break
-            except (BackendUnavailableError, BusyLaneError, gateway.BusyError) as error:
-                if lumia.system.monotonic() + pause > until:
-                    _log.warning("account %s: an envelope was not stored: %s", self._account.name, error)
-                    return
-                await asyncio.sleep(pause)
-                pause = min(5.0, pause * 2)
+        await lumia.adapters.hold(self._state, partial(_store, self._account, envelope))
         try:
             await self._socket.send(json.dumps({"envelope_id": envelope["envelope_id"]}))
         except ConnectionClosed:

@@ -14,6 +14,7 @@ from __future__ import annotations
 from lumia.adapters import receipts
 from lumia.adapters.checking import Checked, check
 from lumia.adapters.delivery import RETRY, Outgoing, delivering
+from lumia.adapters.holding import hold
 from lumia.adapters.inbound import accept, submit
 from lumia.adapters.listing import AccountInfo, accounts
 from lumia.adapters.names import queue
@@ -44,6 +45,7 @@ __all__ = [
     "delivering",
     "dispatch",
     "edit",
+    "hold",
     "owning",
     "parts",
     "queue",

@@ -218,7 +218,7 @@ class Broker:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.away, self._submit = False, lumia.adapters.submit
         self.refused = 0
-        monkeypatch.setattr(lumia.adapters, "submit", self.submit)
+        monkeypatch.setattr(lumia.adapters.taking, "submit", self.submit)
 
     async def submit(self, *args: Any, **kwargs: Any) -> str:
         if self.away:
