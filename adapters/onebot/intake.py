@@ -37,11 +37,10 @@ def group_of(account: str, user: str) -> str:
 
 
 def announce(account: str, generation: str) -> None:
-    """Say that this is the account's newest connection."""
-    if generation > newest(account):
-        lumia.store.of(NAME).set("newest", generation, scope=account)
+    """Say that this is the account's newest connection: whoever says so last is right, whatever their clocks show."""
+    lumia.store.of(NAME).set("newest", generation, scope=account)
 
 
 def newest(account: str) -> str:
-    """Return which connection of the account is the newest, in whichever gateway; ids sort by time."""
+    """Return which connection of the account is the newest, in whichever gateway; "" when none has said so."""
     return str(lumia.store.of(NAME).get("newest", "", scope=account))

@@ -41,7 +41,7 @@ class Station:
         self.link = Link(account.name, self_id or account.self_id, self._changed)
         self.inlet = Inlet(account.name)
         self.cursors = Cursors(account.name)
-        self.generation = ""
+        self.generation = self._announced = ""
         self.why_offline = ""
         self._elsewhere = False
         self._ready = asyncio.Event()
@@ -60,6 +60,10 @@ class Station:
     def usable(self) -> bool:
         """Tell whether its loop still runs; a gateway that was started anew has another."""
         return not self.link.loop.is_closed()
+
+    def is_outdated(self, newest: str) -> bool:
+        """Tell whether another gateway has a newer connection; newest: which one said last that it is."""
+        return self._announced == self.generation and newest not in ("", self.generation)
 
     # --- connections
 
@@ -130,14 +134,14 @@ class Station:
 
     async def _keep(self) -> None:
         """Write the cursors now and then, and yield to a newer connection of the account in another gateway."""
-        announced = ""
         while not self._elsewhere or self.link.open or self.cursors.dirty:
             self._follow_settings()
             with suppress(lumia.errors.LumiaError, gateway.BusyError):
-                if self.link.has(API) and announced != self.generation:
-                    announced = self.generation
-                    await gateway.call(intake.announce, self.account.name, announced)
-                elif self.generation and await gateway.call(intake.newest, self.account.name) > self.generation:
+                if self.link.has(API) and self._announced != self.generation:
+                    generation = self.generation
+                    await gateway.call(intake.announce, self.account.name, generation)
+                    self._announced = generation
+                elif self.generation and self.is_outdated(await gateway.call(intake.newest, self.account.name)):
                     self._leave()
                 if self.cursors.dirty:
                     await gateway.call(self.cursors.save)
