@@ -73,7 +73,8 @@ class Feed:
         if incoming.ignored(data) or data["author"]["id"] == self._session.me:
             return
         if incoming.is_blank(data):
-            self._told_blind()
+            if incoming.is_hidden(data, self._session.me):
+                self._told_blind()
             return
         guild = await self._guild(str(data.get("guild_id") or ""))
         msg = incoming.message(data, account=self._account.name, me=self._session.me, guild=guild)
