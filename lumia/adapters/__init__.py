@@ -6,7 +6,8 @@ cursor moved only after they returned. `account` tells how an account fares.
 Outbound: the consumer of `msg.send, dest=…` calls `dispatch`, the consumer of `<adapter>.send` sends inside of
 `delivering`, one effect per message of the platform. Receipts and the state of each send are kept.
 
-Connections: `owning` gives an account to one gateway at a time, `serving` executes here what has to go over it.
+Connections: `following` runs a task per configured account, `owning` gives an account to one gateway at a time,
+`serving` executes here what has to go over it.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from lumia.adapters.listing import AccountInfo, accounts
 from lumia.adapters.names import queue
 from lumia.adapters.outbound import delete, dispatch, edit
 from lumia.adapters.owning import Owned, owning
+from lumia.adapters.per_account import following
 from lumia.adapters.receipts import Receipt
 from lumia.adapters.refusals import Refusals
 from lumia.adapters.serving import AccountQueue, serving, waiting
@@ -45,6 +47,7 @@ __all__ = [
     "delivering",
     "dispatch",
     "edit",
+    "following",
     "hold",
     "owning",
     "parts",
