@@ -19,7 +19,6 @@ from .cursors import Cursors
 from .errors import UnknownOutcomeError
 from .frames import Answer, answer, identifier, is_event, parse, whole
 from .incoming import NAME, PLATFORM, Chat
-from .inlet import Inlet
 from .link import API, CHANGED, REPLACED, Link, Socket
 
 TICK = 5.0
@@ -39,7 +38,7 @@ class Station:
         self.account = account
         self.state = lumia.adapters.account(NAME, account.name, platform=PLATFORM)
         self.link = Link(account.name, self_id or account.self_id, self._changed)
-        self.inlet = Inlet(account.name)
+        self.inlet = lumia.adapters.Rows(self._not_taken_in)
         self.cursors = Cursors(account.name)
         self.generation = self._announced = ""
         self.why_offline = ""
@@ -256,6 +255,11 @@ class Station:
     async def note(self, event: Event, chat: Chat | None) -> None:
         """Accept a notice or a request."""
         await lumia.adapters.hold(self.state, partial(gateway.call, intake.note, self.account.name, event, chat))
+
+    def _not_taken_in(self, error: Exception) -> None:
+        known = isinstance(error, (lumia.errors.BoxError, lumia.errors.PayloadError))
+        _log.error("onebot account %s: an event could not be taken in: %s", self.account.name, error,
+                   exc_info=None if known else error)  # fmt: skip
 
     # --- what was missed
 

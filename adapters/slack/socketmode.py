@@ -19,7 +19,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidURI
 
 import lumia
-from lumia.adapters import AccountState
+from lumia.adapters import AccountState, Rows
 from lumia.errors import LumiaError, RetryAfterError
 
 from . import api, receive
@@ -130,9 +130,7 @@ class Link:
 
     def __init__(self, account: Account, socket: ClientConnection, state: AccountState) -> None:
         self._account, self._socket, self._state = account, socket, state
-        self._free = asyncio.Semaphore(ROOM)
-        self._storing: set[asyncio.Task[None]] = set()
-        self._rows: dict[str, asyncio.Task[None]] = {}
+        self._rows = Rows(self._not_stored, ROOM)
         self._closing: asyncio.TimerHandle | None = None
         self.ready, self.due = asyncio.Event(), asyncio.Event()
         self.greeting = self.reason = ""
@@ -149,8 +147,7 @@ class Link:
                 self._closing.cancel()
             self.ready.set()
             self.due.set()
-            for task in self._storing:
-                task.cancel()
+            self._rows.cancel()
             await self._socket.close()
 
     async def _read(self, frame: str | bytes) -> None:
@@ -163,13 +160,8 @@ class Link:
         elif kind == "disconnect":
             self._leave(str(said.get("reason") or "disconnect"))
         elif isinstance(said.get("envelope_id"), str):
-            await self._free.acquire()
-            place = _channel(said)
-            task = asyncio.create_task(self._in_row(said, self._rows.get(place) if place else None))
-            if place:
-                self._rows[place] = task
-            self._storing.add(task)
-            task.add_done_callback(self._taken)
+            # Who said it may have to be looked up first: what comes after it in its channel waits.
+            await self._rows.put(_channel(said) or said["envelope_id"], partial(self._take, said))
 
     def _leave(self, reason: str) -> None:
         self.reason = reason
@@ -178,19 +170,8 @@ class Link:
             loop = asyncio.get_running_loop()
             self._closing = loop.call_later(LEAVING, lambda: loop.create_task(self._socket.close()))
 
-    def _taken(self, task: asyncio.Task[None]) -> None:
-        self._storing.discard(task)
-        self._rows = {place: last for place, last in self._rows.items() if last is not task}
-        self._free.release()
-        if not task.cancelled() and (error := task.exception()) is not None:
-            _log.error("account %s: an envelope was not stored, Slack sends it again", self._account.name,
-                       exc_info=error)  # fmt: skip
-
-    async def _in_row(self, envelope: Mapping[str, Any], before: asyncio.Task[None] | None) -> None:
-        """Take an envelope after the one before it in its channel: who said it may have to be looked up first."""
-        if before is not None:
-            await asyncio.wait({before})
-        await self._take(envelope)
+    def _not_stored(self, error: Exception) -> None:
+        _log.error("account %s: an envelope was not stored, Slack sends it again", self._account.name, exc_info=error)
 
     async def _take(self, envelope: Mapping[str, Any]) -> None:
         await lumia.adapters.hold(self._state, partial(_store, self._account, envelope))

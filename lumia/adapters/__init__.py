@@ -24,6 +24,7 @@ from lumia.adapters.owning import Owned, owning
 from lumia.adapters.per_account import following
 from lumia.adapters.receipts import Receipt
 from lumia.adapters.refusals import Refusals
+from lumia.adapters.rows import Rows
 from lumia.adapters.serving import AccountQueue, serving, waiting
 from lumia.adapters.splitting import parts, utf16
 from lumia.adapters.states import AccountState, account
@@ -39,6 +40,7 @@ __all__ = [
     "Owned",
     "Receipt",
     "Refusals",
+    "Rows",
     "accept",
     "account",
     "accounts",
