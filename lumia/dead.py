@@ -79,6 +79,12 @@ class DeadLetter:
         """Return the "run/step" under which the step's effects are recorded."""
         return self.retry_of or f"{self.run_id}/{self.step}"
 
+    @property
+    def first_name(self) -> str:
+        """Return the name of the letter that was retried first, its own when it is no retry's."""
+        run_id, _, step = self.ledger.rpartition("/")
+        return f"{run_id}.{step}"
+
     def as_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
         return asdict(self)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lumia.dead import AS_RUN, DROPPED, RETRIED, RETRY, DeadFilter, DeadLetter
+from lumia.dead import AS_RUN, DROPPED, MAX_LETTERS, RETRIED, RETRY, DeadFilter, DeadLetter
 from lumia.errors import BoxError, DeadLetterError
 from lumia.journal import JournalEntry, clean
 from lumia.ports import RunRequest
@@ -18,13 +18,20 @@ if TYPE_CHECKING:
 def find(bot: Runtime, text: str) -> DeadLetter:
     """Return the letter that `text` names: `<run>.<step>`, a run, or the beginning of one that fits no other letter.
 
-    Raises `DeadLetterError` when there is none, or more than one.
+    A letter whose retry came to nothing has another run's name; the name it had first finds it, too. Raises
+    `DeadLetterError` when there is none, or more than one.
     """
     found = bot.transport.dead(DeadFilter(letters=(text,), limit=10)) if text else []
+    if text and not found:
+        retried = bot.transport.dead(DeadFilter(limit=MAX_LETTERS))
+        found = [letter for letter in retried if letter.retry_of and letter.first_name.startswith(text)]
     exact = [letter for letter in found if letter.name == text]
     found = exact or [letter for letter in found if letter.run_id == text] or found
     if not found:
-        raise DeadLetterError(f"no dead letter is named {text!r}; `lumia dead list` shows those there are")
+        raise DeadLetterError(
+            f"no dead letter is named {text!r}; `lumia dead list` shows those there are, and `lumia trace` of its run "
+            "what became of one that was retried or dropped"
+        )
     if len(found) > 1:
         names = ", ".join(letter.name for letter in found)
         raise DeadLetterError(f"{text!r} fits several dead letters, give more of the name: {names}")

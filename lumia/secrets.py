@@ -28,9 +28,18 @@ _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _IN_URL = re.compile(r"(?P<head>\b[A-Za-z][A-Za-z0-9+.-]{0,31}://[^\s/:@]{0,256}):[^\s/@]{1,512}@")
 _IN_TEXT = re.compile(
     r"(?P<head>\bbearer\s+)(?=[^\s\d]*\d)[\w.~+/=-]{16,}"
-    r"|\b(?:sk|xox[a-z]|ghp|gho|github_pat)[-_][\w-]{16,}|\b\d{8,10}:[\w-]{35}\b",
+    r"|\b(?:sk|xox[a-z]|ghp|gho|github_pat)[-_][\w-]{16,}|(?:\b|(?<=/bot))\d{8,10}:[\w-]{35}(?![\w-])",
     re.IGNORECASE,
 )
+_IN_LINK = re.compile(
+    r"(?P<head>(?:[?&;]|\\u0026)(?:rkey|sig|sign|signature|hm|hmac|hdnea|auth|auth_?key|jwt|pub_secret|q-signature"
+    r"|[\w-]{0,32}token|[\w-]{0,32}access-?_?key(?:-?_?id)?|api_?key|x-[a-z]{2,4}-(?:signature|credential))=)"
+    r"[^\s&\"'<>\\#\[\](){},;]{6,}"
+    r"|(?P<path>/ftn_handler/|\bslack-files\.com/T\w{1,32}-F\w{1,32}-)[0-9a-zA-Z]{8,}",
+    re.IGNORECASE,
+)
+"""What makes a link to a file one that anybody may follow: the signature in its query (`rkey` of QQ, `hm` of Discord,
+those of S3 and its like), or the part of its path that nobody can guess."""
 
 
 def load_secret(root: Path | str) -> bytes:
@@ -98,10 +107,17 @@ def redact(value: object, known_secrets: Iterable[str] = ()) -> object:
 
     Hidden are values under a key whose name speaks of a secret (`is_secret_key`; numbers under `token` are usage and
     stay), every occurrence of one of `known_secrets` (also percent-encoded; those under 4 characters are left alone),
-    passwords in URLs, and text that has the shape of a bearer or API token. Anything nested deeper than 100 levels
-    is hidden as a whole. Objects that are not JSON are returned as they are.
+    passwords and signatures in URLs, and text that has the shape of a bearer or API token. Anything nested deeper than
+    100 levels is hidden as a whole. Objects that are not JSON are returned as they are.
     """
     return _redacted(value, _pattern(known_secrets), "", _DEEPEST)
+
+
+def unsigned(text: str) -> str:
+    """Return a text in which no link can be followed any more by who isn't known there: signatures become `***`."""
+    if "://" not in text:
+        return text
+    return _IN_LINK.sub(lambda found: f"{found['head'] or found['path']}{HIDDEN}", text)
 
 
 def _pattern(known: Iterable[str]) -> re.Pattern[str] | None:
@@ -150,5 +166,5 @@ def _clean(text: str, known: re.Pattern[str] | None) -> str:
     if known is not None:
         text = known.sub(HIDDEN, text)
     if "://" in text:
-        text = _IN_URL.sub(rf"\g<head>:{HIDDEN}@", text)
+        text = unsigned(_IN_URL.sub(rf"\g<head>:{HIDDEN}@", text))
     return _IN_TEXT.sub(lambda found: (found["head"] or "") + HIDDEN, text)

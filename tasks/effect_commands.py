@@ -8,9 +8,11 @@ from typing import Annotated, Any
 
 import typer
 
+from lumia import revival
 from lumia.adapters import sends
 from lumia.cli import output
 from lumia.cli.opened import opened
+from lumia.errors import DeadLetterError
 from lumia.marks import command
 from lumia.runtime import Runtime
 from lumia.settling import settle_done, settle_failed, shown
@@ -75,8 +77,17 @@ def effects_settle(
             settle_failed(bot, run, effect)
         else:
             settle_done(bot, run, effect, value)
-    output.note(f"{effect} of {run} is settled as {'failed' if failed else 'done'}; retry its dead letter to go on")
+        way_on = _way_on(bot, run, effect)
+    output.note(f"{effect} of {run} is settled as {'failed' if failed else 'done'}; {way_on}")
     return 0
+
+
+def _way_on(bot: Runtime, run: str, effect: str) -> str:
+    try:
+        letter = revival.find(bot, f"{run}.{effect.partition(':')[0]}")
+    except DeadLetterError:
+        return "no dead letter waits for it: the next try of its step goes on with that"
+    return f"`lumia dead retry {letter.name}` goes on"
 
 
 def _value(text: str) -> Any:

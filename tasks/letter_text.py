@@ -24,14 +24,24 @@ def as_json(bot: Runtime, letter: DeadLetter) -> dict[str, Any]:
     """Return a letter as `--json` prints it."""
     found = letter.as_dict()
     del found["plan"]
-    found |= {"letter": letter.name, "box": content(bot, letter), "left": left(letter), "retryable": not letter.arc}
+    found |= {
+        "letter": letter.name,
+        "first_letter": letter.first_name,
+        "box": content(bot, letter),
+        "left": left(letter),
+        "retryable": not letter.arc,
+    }
     found["error"], found["trace"] = bot.redact(letter.error), bot.redact(letter.trace)
+    for failure in found["history"]:
+        failure["error"] = bot.redact(failure["error"])
     return found
 
 
 def as_lines(bot: Runtime, letter: DeadLetter) -> Iterator[str]:
     """Yield a letter as `lumia dead show` prints it."""
     yield f"letter   {letter.name}"
+    if letter.retry_of:
+        yield f"retry of {letter.first_name}"
     yield f"step     {letter.handler}, step {letter.step} of {letter.flow or 'run'} {letter.id!r}"
     if letter.key:
         yield f"lane     {letter.key}"

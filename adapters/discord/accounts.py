@@ -77,6 +77,11 @@ def every() -> list[Account]:
     return [_account(name, entry) for name, entry in _tables("accounts").items() if name not in wrong]
 
 
+def names() -> set[str]:
+    """Return the names of all bots of the settings, whatever is wrong with them."""
+    return set(_tables("accounts"))
+
+
 def default_name() -> str:
     """Return the only enabled bot's name, "" when there is none or a choice."""
     names = [account.name for account in every() if account.enabled]

@@ -18,8 +18,6 @@ from .accounts import NAME, Account
 from .identify import Starts
 from .shard import NotAdmittedError, Shard
 
-LOOK_EVERY = 1.0
-"""Seconds between two looks at the settings."""
 REFUSED_PAUSE = 600.0
 """Seconds after a refusal; what its reason names may be put right at Discord, of which nobody tells us."""
 _COMMANDS_EVERY = 5.0
@@ -28,25 +26,10 @@ _log = logging.getLogger("lumia.discord")
 
 async def serve() -> None:
     """Keep every configured bot connected, until cancelled."""
-    running: dict[str, tuple[Account, asyncio.Task[None]]] = {}
-    try:
-        while True:
-            await _follow(running)
-            await asyncio.sleep(LOOK_EVERY)
-    finally:
-        await _stop([task for _, task in running.values()])
+    await lumia.adapters.following(NAME, _wanted, _forever, names=accounts.names)
 
 
-async def _follow(running: dict[str, tuple[Account, asyncio.Task[None]]]) -> None:
-    wanted = {account.name: account for account in accounts.every() if account.connects}
-    gone = [name for name, (account, _) in running.items() if wanted.get(name) != account]
-    await _stop([running.pop(name)[1] for name in gone])
-    for name in gone:
-        if name not in wanted:
-            lumia.adapters.account(NAME, name).disabled()
-    for name, account in wanted.items():
-        if name not in running:
-            running[name] = (account, asyncio.create_task(_forever(account), name=f"discord/{name}"))
+def _wanted() -> set[Account]:
     for account in accounts.every():
         if not account.enabled:
             lumia.adapters.account(NAME, account.name).disabled()
@@ -55,13 +38,7 @@ async def _follow(running: dict[str, tuple[Account, asyncio.Task[None]]]) -> Non
     for problem in accounts.problems():
         with suppress(PayloadError):  # a name that is empty or unprintable; the log and `lumia doctor` tell of it
             lumia.adapters.account(NAME, problem.account).refused(f"{problem.message}: {problem.fix}")
-
-
-async def _stop(tasks: list[asyncio.Task[None]]) -> None:
-    for task in tasks:
-        task.cancel()
-    if tasks:
-        await asyncio.wait(tasks, timeout=5.0)
+    return {account for account in accounts.every() if account.connects}
 
 
 async def _forever(account: Account) -> None:

@@ -39,6 +39,7 @@ class Feed:
 
     def __init__(self, account: Account, session: Session, notice: Callable[[str], None]) -> None:
         self._account, self._session, self._notice = account, session, notice
+        self._state = lumia.adapters.account(NAME, account.name)
         self._guilds: OrderedDict[str, Guild] = OrderedDict()
         self.blind = ""
 
@@ -62,7 +63,7 @@ class Feed:
             elif type in _KNOWLEDGE:
                 await self._learn(type, data)
             if runtime.current().planned is None:
-                await until_stored(partial(gateway.call, runtime.current().refresh_routes), type)
+                await until_stored(self._state, partial(gateway.call, runtime.current().refresh_routes), type)
             if _is_consumed(type):
                 await self._event(type, data, seq)
         except Exception:
@@ -72,17 +73,18 @@ class Feed:
         if incoming.ignored(data) or data["author"]["id"] == self._session.me:
             return
         if incoming.is_blank(data):
-            self._told_blind()
+            if incoming.is_hidden(data, self._session.me):
+                self._told_blind()
             return
         guild = await self._guild(str(data.get("guild_id") or ""))
         msg = incoming.message(data, account=self._account.name, me=self._session.me, guild=guild)
-        await until_stored(partial(lumia.adapters.submit, NAME, msg, raw=data), f"message {data['id']}")
+        await until_stored(self._state, partial(lumia.adapters.take, NAME, msg, raw=data), f"message {data['id']}")
 
     async def _interaction(self, data: dict[str, Any]) -> None:
         if interactions.is_talk(data):
             msg = interactions.read(data, self._account.name)
-            stored = await until_stored(partial(interaction, self._account, data, msg), f"interaction {data['id']}")
-            if stored is None:
+            store = partial(interaction, self._account, data, msg)
+            if await until_stored(self._state, store, f"interaction {data['id']}") is None:
                 return
         try:
             await gateway.call(interactions.acknowledge, self._account, data)
@@ -95,14 +97,14 @@ class Feed:
             data = interactions.bare(data)
         if str(data.get("user_id", "")) == me or (data.get("author") or {}).get("id") == me:
             return
-        content = lumia.Box.any(data, meta={"account": self._account.name})
+        content = lumia.Box.any(lumia.media.unsigned_links(data), meta={"account": self._account.name})
         key = f"{NAME}:{lumia.payloads.escape_id(self._account.name)}:events"
         if data.get("channel_id"):
             kind = "group" if data.get("guild_id") else "private"
             key = lumia.payloads.lane(NAME, self._account.name, kind, str(data["channel_id"]))
         dedup = f"{NAME}:{self._session.id}:{seq}"
         start = partial(gateway.call, lumia.event.start, _event(type), content, key=key, dedup=dedup)
-        await until_stored(start, f"{type} {seq}")
+        await until_stored(self._state, start, f"{type} {seq}")
 
     async def _learn(self, type: str, data: dict[str, Any]) -> None:
         id = str(data.get("guild_id") or data.get("id") or "")
@@ -110,17 +112,17 @@ class Feed:
             return
         if type == "GUILD_DELETE":
             self._guilds.pop(id, None)
-            await until_stored(partial(gateway.call, self._forget, id), f"server {id}")
+            await until_stored(self._state, partial(gateway.call, self._forget, id), f"server {id}")
             return
         guild = await self._guild(id)
         if guild is not None and (type == "GUILD_CREATE" or guild.apply(type, data, self._session.me)):
-            await until_stored(partial(gateway.call, self._keep, guild), f"server {id}")
+            await until_stored(self._state, partial(gateway.call, self._keep, guild), f"server {id}")
 
     async def _guild(self, id: str) -> Guild | None:
         if not id:
             return None
         if id not in self._guilds:
-            kept = await until_stored(partial(gateway.call, self._kept, id), f"server {id}")
+            kept = await until_stored(self._state, partial(gateway.call, self._kept, id), f"server {id}")
             if kept is None:
                 return None
             self._remember(Guild.kept(kept))

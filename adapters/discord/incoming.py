@@ -34,9 +34,19 @@ def ignored(data: Mapping[str, Any]) -> str:
 
 
 def is_blank(data: Mapping[str, Any]) -> bool:
-    """Tell whether nothing of a message can be seen, as happens without the intent MESSAGE_CONTENT."""
+    """Tell whether nothing of a message can be seen."""
     seen = ("content", "attachments", "embeds", "components", "sticker_items", "message_snapshots", "poll")
     return not any(data.get(key) for key in seen)
+
+
+def is_hidden(data: Mapping[str, Any], me: str) -> bool:
+    """Tell whether a message that `is_blank` is so without the intent MESSAGE_CONTENT: what it says is kept from us.
+
+    In direct messages and where the bot is mentioned nothing is; an invitation to an activity says nothing by itself.
+    """
+    told = ("activity", "application", "call", "shared_client_theme")
+    mentioned = any(user.get("id") == me for user in data.get("mentions", ()))
+    return bool(data.get("guild_id")) and not mentioned and not any(data.get(key) for key in told)
 
 
 def message(data: Mapping[str, Any], *, account: str, me: str, guild: Guild | None = None) -> dict[str, Any]:
@@ -48,7 +58,7 @@ def message(data: Mapping[str, Any], *, account: str, me: str, guild: Guild | No
     channel = str(data["channel_id"])
     media = [_file(item) for item in _attachments(data)]
     parts = _segments(data, _names(data, guild), media)
-    thread = guild.is_thread(channel) if guild is not None else data.get("channel_type") in THREADS
+    thread = data.get("channel_type") in THREADS or (guild is not None and guild.is_thread(channel))
     chat: dict[str, Any] = {"kind": "private" if private else "group", "id": channel}
     name = guild.channels.get(channel, ("",))[0] if guild is not None else ""
     optional = {"thread": channel if thread else None, "reply_to": _replied(data)}

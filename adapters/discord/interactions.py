@@ -145,13 +145,16 @@ def is_interaction(message_id: str) -> bool:
 
 
 def keep(account: str, data: Mapping[str, Any]) -> None:
-    """Keep an interaction's token as long as it is good for."""
+    """Keep an interaction's token as long as it is good for; without one the answer is an ordinary message."""
+    channel = data.get("channel_id") or (data.get("channel") or {}).get("id")
+    if not (data.get("application_id") and data.get("token") and channel):
+        return
     left = born(str(data["id"])) + VALID - _MARGIN - lumia.system.now()
     if left > 1:
         kept = {"application": str(data["application_id"]), "token": str(data["token"])}
         store = lumia.store.of(NAME)
         store.set(_PREFIX + str(data["id"]), kept, scope=account, ttl=min(left, VALID))
-        store.set(f"open:{data['channel_id']}", True, scope=account, ttl=VALID)
+        store.set(f"open:{channel}", True, scope=account, ttl=VALID)
 
 
 def begun(account: str, chat: str, run_id: str) -> str:
@@ -225,4 +228,5 @@ def _answered(
 
 def acknowledge(account: Account, data: Mapping[str, Any]) -> None:
     """Answer an interaction that came by the Gateway, once it is accepted; a second answer is refused and harmless."""
-    ask(account, "POST", f"/interactions/{data['id']}/{data['token']}/callback", answer(data), bearer=False)
+    if data.get("token"):
+        ask(account, "POST", f"/interactions/{data['id']}/{data['token']}/callback", answer(data), bearer=False)

@@ -17,7 +17,7 @@ from lumia import gateway
 from lumia.errors import LumiaError
 
 from . import closing
-from .accounts import Account
+from .accounts import NAME, Account
 from .arrivals import until_stored
 from .closing import IDENTIFY, REFUSED, RESUME, Next
 from .feed import Feed
@@ -59,8 +59,9 @@ class Shard:
 
     async def run(self) -> None:
         """Stay connected until cancelled; raises `NotAdmittedError`."""
+        state = lumia.adapters.account(NAME, self._account.name)
         load = partial(gateway.call, Session.load, self._account, self._index)
-        self._session = await until_stored(load, f"session of {self._account.name}") or Session()
+        self._session = await until_stored(state, load, f"session of {self._account.name}") or Session()
         self._feed = Feed(self._account, self._session, partial(self._told, self._index, True))
         self._intake = Intake(self._feed.take, self._session.progress)
         saver = asyncio.create_task(self._keep_saving())

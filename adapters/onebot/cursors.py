@@ -33,6 +33,8 @@ class Cursors:
         if known is None or time > known:
             self._times[chat] = time
             self._dirty = True
+            if len(self._times) > 2 * CHATS:
+                self._times = _newest(self._times)
         return known is None
 
     def hold(self, chat: str) -> None:
@@ -73,8 +75,11 @@ class Cursors:
 
 
 def _merged(one: dict[str, float], other: dict[str, float]) -> dict[str, float]:
-    newest = {chat: max(one.get(chat, 0.0), other.get(chat, 0.0)) for chat in {**one, **other}}
-    return dict(sorted(newest.items(), key=lambda item: item[1], reverse=True)[:CHATS])
+    return _newest({chat: max(one.get(chat, 0.0), other.get(chat, 0.0)) for chat in {**one, **other}})
+
+
+def _newest(times: dict[str, float]) -> dict[str, float]:
+    return dict(sorted(times.items(), key=lambda item: item[1], reverse=True)[:CHATS])
 
 
 def _stored(account: str) -> dict[str, float]:

@@ -22,8 +22,6 @@ from .incoming import NAME, PLATFORM
 from .link import ACTION_TIME
 from .station import Station
 
-LOOK = 3.0
-"""Seconds between two looks into the settings."""
 FIRST, SLOWEST, REFUSED = 1.0, 60.0, 60.0
 """Seconds until the first, and at most until every other, try to connect again; after a refused token."""
 HTTP_EVERY = 30.0
@@ -59,32 +57,16 @@ class ClientSocket:
 @lumia.web.resident
 async def keep_up() -> None:
     """Say which accounts wait for a connection, and hold the connections that are ours to make."""
-    running: dict[Account, asyncio.Task[None]] = {}
-    try:
-        while True:
-            wanted = {account for account in accounts.accounts() if account.mode != "reverse" and account.enabled}
-            for account, task in list(running.items()):
-                if account not in wanted:
-                    await _ended(running.pop(account))
-                    if accounts.find(account.name) is None:
-                        state = lumia.adapters.account(NAME, account.name, platform=PLATFORM)
-                        state.disconnected(f"taken out of {accounts.FILE}")
-                elif task.done():
-                    _log.error("onebot account %s is begun anew", account.name, exc_info=task.exception())
-                    del running[account]
-            for account in wanted - running.keys():
-                running[account] = asyncio.create_task(_held(account))
-            _tell_others()
-            await asyncio.sleep(LOOK)
-    finally:
-        for task in running.values():
-            task.cancel()
-        await asyncio.gather(*running.values(), return_exceptions=True)
+    await lumia.adapters.following(NAME, _wanted, _held, names=_names, platform=PLATFORM)
 
 
-async def _ended(task: asyncio.Task[None]) -> None:
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
+def _wanted() -> set[Account]:
+    _tell_others()
+    return {account for account in accounts.accounts() if account.mode != "reverse" and account.enabled}
+
+
+def _names() -> set[str]:
+    return {account.name for account in accounts.accounts()} | {problem.table for problem in accounts.problems()}
 
 
 def _tell_others() -> None:

@@ -12,6 +12,7 @@ import lumia
 
 from . import segments
 from .frames import identifier, whole
+from .spoken import spoken
 
 NAME, PLATFORM = "onebot", "qq"
 UNKNOWN_GROUP = "284840486"
@@ -101,7 +102,7 @@ def message(event: Mapping[str, Any], account: str, self_id: str) -> dict[str, A
         account=account,
         chat={"kind": chat.kind, "id": chat.id, **({"name": chat.name} if chat.name else {})},
         sender=_sender(event),
-        text=lumia.payloads.text_of({"segments": parts}),
+        text=spoken(parts),
         message_id=message_id(event),
         **fields,
     )

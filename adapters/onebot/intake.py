@@ -14,15 +14,6 @@ _TEMPORARY = 7 * 86400.0
 _log = logging.getLogger("lumia.onebot")
 
 
-async def submit(msg: dict[str, Any], event: dict[str, Any], *, backfilled: bool = False) -> str:
-    """Accept a message; one that is too large with its raw form goes without it."""
-    meta = {"backfilled": True} if backfilled else {}
-    try:
-        return await lumia.adapters.submit(NAME, msg, event, meta=meta)
-    except lumia.errors.BoxTooLargeError:
-        return await lumia.adapters.submit(NAME, msg, meta=meta)
-
-
 def note(account: str, event: dict[str, Any], chat: Chat | None) -> str:
     """Start the event of a notice or request where somebody listens; returns the run id, "" for none."""
     id = incoming.event_id(event)
@@ -31,7 +22,7 @@ def note(account: str, event: dict[str, Any], chat: Chat | None) -> str:
     where = chat or Chat("private", "0")
     key = lumia.payloads.lane(PLATFORM, account, where.kind, where.id)
     told = {"chat": {"kind": chat.kind, "id": chat.id}} if chat is not None else {}
-    box = lumia.Box.any(event, meta={"account": account, **told})
+    box = lumia.Box.any(lumia.media.unsigned_links(event), meta={"account": account, **told})
     return lumia.event.start(id, box, key=key, dedup=f"{key}:{incoming.fingerprint(event)}")
 
 
@@ -46,11 +37,10 @@ def group_of(account: str, user: str) -> str:
 
 
 def announce(account: str, generation: str) -> None:
-    """Say that this is the account's newest connection."""
-    if generation > newest(account):
-        lumia.store.of(NAME).set("newest", generation, scope=account)
+    """Say that this is the account's newest connection: whoever says so last is right, whatever their clocks show."""
+    lumia.store.of(NAME).set("newest", generation, scope=account)
 
 
 def newest(account: str) -> str:
-    """Return which connection of the account is the newest, in whichever gateway; ids sort by time."""
+    """Return which connection of the account is the newest, in whichever gateway; "" when none has said so."""
     return str(lumia.store.of(NAME).get("newest", "", scope=account))

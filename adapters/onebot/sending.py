@@ -36,7 +36,7 @@ def ask(account: Account, action: str, params: Mapping[str, Any], wait: float = 
         raise lumia.errors.UnreachableError(f"onebot account {account.name} is not connected to this gateway")
     if station.why_offline and action.startswith("send_"):
         raise lumia.errors.UnreachableError(f"onebot account {account.name} is offline: {station.why_offline}")
-    if _read(intake.newest, account.name) > station.generation:
+    if station.is_outdated(_read(intake.newest, account.name)):
         raise lumia.errors.UnreachableError(f"onebot account {account.name} is connected at another gateway now")
     calling = asyncio.run_coroutine_threadsafe(station.link.call(action, params, wait=wait), station.link.loop)
     try:

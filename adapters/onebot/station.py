@@ -19,7 +19,6 @@ from .cursors import Cursors
 from .errors import UnknownOutcomeError
 from .frames import Answer, answer, identifier, is_event, parse, whole
 from .incoming import NAME, PLATFORM, Chat
-from .inlet import Inlet, insist
 from .link import API, CHANGED, REPLACED, Link, Socket
 
 TICK = 5.0
@@ -39,9 +38,9 @@ class Station:
         self.account = account
         self.state = lumia.adapters.account(NAME, account.name, platform=PLATFORM)
         self.link = Link(account.name, self_id or account.self_id, self._changed)
-        self.inlet = Inlet(account.name)
+        self.inlet = lumia.adapters.Rows(self._not_taken_in)
         self.cursors = Cursors(account.name)
-        self.generation = ""
+        self.generation = self._announced = ""
         self.why_offline = ""
         self._elsewhere = False
         self._ready = asyncio.Event()
@@ -60,6 +59,10 @@ class Station:
     def usable(self) -> bool:
         """Tell whether its loop still runs; a gateway that was started anew has another."""
         return not self.link.loop.is_closed()
+
+    def is_outdated(self, newest: str) -> bool:
+        """Tell whether another gateway has a newer connection; newest: which one said last that it is."""
+        return self._announced == self.generation and newest not in ("", self.generation)
 
     # --- connections
 
@@ -130,14 +133,14 @@ class Station:
 
     async def _keep(self) -> None:
         """Write the cursors now and then, and yield to a newer connection of the account in another gateway."""
-        announced = ""
         while not self._elsewhere or self.link.open or self.cursors.dirty:
             self._follow_settings()
             with suppress(lumia.errors.LumiaError, gateway.BusyError):
-                if self.link.has(API) and announced != self.generation:
-                    announced = self.generation
-                    await gateway.call(intake.announce, self.account.name, announced)
-                elif self.generation and await gateway.call(intake.newest, self.account.name) > self.generation:
+                if self.link.has(API) and self._announced != self.generation:
+                    generation = self.generation
+                    await gateway.call(intake.announce, self.account.name, generation)
+                    self._announced = generation
+                elif self.generation and self.is_outdated(await gateway.call(intake.newest, self.account.name)):
                     self._leave()
                 if self.cursors.dirty:
                     await gateway.call(self.cursors.save)
@@ -238,24 +241,25 @@ class Station:
 
     async def accept(self, event: Event, chat: Chat, *, backfilled: bool = False) -> None:
         """Accept what somebody said, again and again until it is stored."""
-        await insist(self.account.name, partial(self.once, event, chat, backfilled=backfilled))
+        await lumia.adapters.hold(self.state, partial(self.once, event, chat, backfilled=backfilled))
 
     async def once(self, event: Event, chat: Chat, *, backfilled: bool = False) -> None:
         """Accept what somebody said; raises when it could not be stored."""
         if chat.group:
             await gateway.call(intake.remember_group, self.account.name, chat)
         msg = incoming.message(event, self.account.name, self.link.self_id)
-        await intake.submit(msg, event, backfilled=backfilled)
+        await lumia.adapters.take(NAME, msg, event, meta={"backfilled": True} if backfilled else {})
         if self.cursors.seen(chat.field, msg["time"]):
             await gateway.call(self.cursors.save)  # else nobody would look into this chat if the process died now
 
     async def note(self, event: Event, chat: Chat | None) -> None:
         """Accept a notice or a request."""
+        await lumia.adapters.hold(self.state, partial(gateway.call, intake.note, self.account.name, event, chat))
 
-        async def noted() -> None:
-            await gateway.call(intake.note, self.account.name, event, chat)
-
-        await insist(self.account.name, noted)
+    def _not_taken_in(self, error: Exception) -> None:
+        known = isinstance(error, (lumia.errors.BoxError, lumia.errors.PayloadError))
+        _log.error("onebot account %s: an event could not be taken in: %s", self.account.name, error,
+                   exc_info=None if known else error)  # fmt: skip
 
     # --- what was missed
 

@@ -21,6 +21,8 @@ TALK = frozenset({"", "file_share", "thread_broadcast", "me_message"})
 CHANGES = frozenset({"message_changed", "message_deleted"})
 EVENTS = frozenset({"reaction_added", "reaction_removed", "member_joined_channel", "member_left_channel"})
 """Events without a message that are passed on as `slack.<type>`."""
+_SLACKBOT = "USLACKBOT"
+"""Slack's own bot: it reminds and corrects people under a user's id, and has no bot_id."""
 _KINDS = frozenset({"image", "audio", "video"})
 
 
@@ -54,7 +56,7 @@ def event(envelope: Mapping[str, Any], context: Context) -> Talk | Told | None:
 def _talk(envelope: Mapping[str, Any], event: Mapping[str, Any], context: Context) -> Talk | None:
     channel, user, ts = (text_at(event, name) for name in ("channel", "user", "ts"))
     bot = bot_user(envelope) or context.bot
-    if not (channel and user and is_ts(ts)) or event.get("bot_id") or user == bot:
+    if not (channel and user and is_ts(ts)) or event.get("bot_id") or user in (bot, _SLACKBOT):
         return None
     segments = with_names(mrkdwn.decode(text_at(event, "text")), context.name)
     shared = [_shared(one) for one in as_list(event.get("attachments")) if as_dict(one).get("is_share")]
@@ -62,6 +64,7 @@ def _talk(envelope: Mapping[str, Any], event: Mapping[str, Any], context: Contex
     mentioned = mentions_in(segments)
     thread = text_at(event, "thread_ts")
     named = event["type"] == "app_mention" or any(one["id"] == bot for one in mentioned)
+    answered = bool(bot) and text_at(event, "parent_user_id") == bot
     chat = chat_of(channel, text_at(event, "channel_type"))
     msg = lumia.payloads.message(
         platform=NAME,
@@ -73,7 +76,7 @@ def _talk(envelope: Mapping[str, Any], event: Mapping[str, Any], context: Contex
         thread=thread if is_ts(thread) else None,
         segments=segments + shared + [{"type": one["kind"], "data": {"media": at}} for at, one in enumerate(media)],
         mentions=mentioned,
-        mentions_bot=named or chat["kind"] == "private",
+        mentions_bot=named or answered or chat["kind"] == "private",
         reply_to=thread if is_ts(thread) and thread != ts else None,
         media=media,
         time=float(ts),

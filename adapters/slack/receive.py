@@ -60,7 +60,7 @@ async def _take(account: Account, read: Any, payload: Mapping[str, Any]) -> None
         return
     if isinstance(found, Talk):
         await _keep_answer(account, found.msg["message_id"], found.response_url)
-        await lumia.adapters.submit(NAME, found.msg, found.raw)
+        await lumia.adapters.take(NAME, found.msg, found.raw)
     elif found is not None:
         await _tell(account, found)
 
@@ -76,7 +76,7 @@ async def _tell(account: Account, told: Told) -> None:
     meta = {"account": account.name, "chat": told.content["chat"]}
     if "thread" in told.content:
         meta["thread"] = told.content["thread"]
-    content = lumia.Box.any(told.content, meta=meta)
+    content = lumia.Box.any(lumia.media.unsigned_links(told.content), meta=meta)
     await gateway.call(lumia.event.start, told.id, content, key=told.key, dedup=told.dedup)
 
 

@@ -11,6 +11,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -18,9 +19,8 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidURI
 
 import lumia
-from lumia import gateway
-from lumia.adapters import AccountState
-from lumia.errors import BackendUnavailableError, BusyLaneError, LumiaError, RetryAfterError
+from lumia.adapters import AccountState, Rows
+from lumia.errors import LumiaError, RetryAfterError
 
 from . import api, receive
 from .accounts import Account
@@ -31,10 +31,8 @@ PING = 20.0
 """Seconds between two pings; a connection that answers none for as long is half-open and given up."""
 LEAVING = 30.0
 """Seconds that an announced disconnect may take before the old connection is closed from here."""
-AT_ONCE = 64
-"""Envelopes that are stored at the same time; further ones wait in the socket."""
-TRYING = 30.0
-"""Seconds for which storing an envelope is tried again; then Slack sends it again."""
+ROOM = 1000
+"""Envelopes that may wait to be stored; further ones wait in the socket."""
 REFUSED_PAUSE = 300.0
 LONGEST_PAUSE = 60.0
 STEADY = 60.0
@@ -104,7 +102,7 @@ class SocketMode:
             url, open_timeout=OPENING, ping_interval=PING, ping_timeout=PING, close_timeout=2.0, max_size=_MAX_FRAME,
             proxy=None, user_agent_header=f"Lumia/{lumia.__version__}", logger=_socket_log,
         )  # fmt: skip
-        link = Link(self._account, socket)
+        link = Link(self._account, socket, self._state)
         task = asyncio.create_task(link.serve())
         self._links.add(task)
         task.add_done_callback(self._links.discard)
@@ -130,11 +128,9 @@ def open_url(account: Account) -> str:
 class Link:
     """One connection. ready: Slack has said hello, or never will; due: another connection is wanted; reason: why."""
 
-    def __init__(self, account: Account, socket: ClientConnection) -> None:
-        self._account, self._socket = account, socket
-        self._free = asyncio.Semaphore(AT_ONCE)
-        self._storing: set[asyncio.Task[None]] = set()
-        self._rows: dict[str, asyncio.Task[None]] = {}
+    def __init__(self, account: Account, socket: ClientConnection, state: AccountState) -> None:
+        self._account, self._socket, self._state = account, socket, state
+        self._rows = Rows(self._not_stored, ROOM)
         self._closing: asyncio.TimerHandle | None = None
         self.ready, self.due = asyncio.Event(), asyncio.Event()
         self.greeting = self.reason = ""
@@ -151,8 +147,7 @@ class Link:
                 self._closing.cancel()
             self.ready.set()
             self.due.set()
-            for task in self._storing:
-                task.cancel()
+            self._rows.cancel()
             await self._socket.close()
 
     async def _read(self, frame: str | bytes) -> None:
@@ -165,13 +160,8 @@ class Link:
         elif kind == "disconnect":
             self._leave(str(said.get("reason") or "disconnect"))
         elif isinstance(said.get("envelope_id"), str):
-            await self._free.acquire()
-            place = _channel(said)
-            task = asyncio.create_task(self._in_row(said, self._rows.get(place) if place else None))
-            if place:
-                self._rows[place] = task
-            self._storing.add(task)
-            task.add_done_callback(self._taken)
+            # Who said it may have to be looked up first: what comes after it in its channel waits.
+            await self._rows.put(_channel(said) or said["envelope_id"], partial(self._take, said))
 
     def _leave(self, reason: str) -> None:
         self.reason = reason
@@ -180,33 +170,11 @@ class Link:
             loop = asyncio.get_running_loop()
             self._closing = loop.call_later(LEAVING, lambda: loop.create_task(self._socket.close()))
 
-    def _taken(self, task: asyncio.Task[None]) -> None:
-        self._storing.discard(task)
-        self._rows = {place: last for place, last in self._rows.items() if last is not task}
-        self._free.release()
-        if not task.cancelled() and (error := task.exception()) is not None:
-            _log.error("account %s: an envelope was not stored, Slack sends it again", self._account.name,
-                       exc_info=error)  # fmt: skip
-
-    async def _in_row(self, envelope: Mapping[str, Any], before: asyncio.Task[None] | None) -> None:
-        """Take an envelope after the one before it in its channel: who said it may have to be looked up first."""
-        if before is not None:
-            await asyncio.wait({before})
-        await self._take(envelope)
+    def _not_stored(self, error: Exception) -> None:
+        _log.error("account %s: an envelope was not stored, Slack sends it again", self._account.name, exc_info=error)
 
     async def _take(self, envelope: Mapping[str, Any]) -> None:
-        until = lumia.system.monotonic() + TRYING
-        pause = 0.5
-        while True:
-            try:
-                await _store(self._account, envelope)
-                break
-            except (BackendUnavailableError, BusyLaneError, gateway.BusyError) as error:
-                if lumia.system.monotonic() + pause > until:
-                    _log.warning("account %s: an envelope was not stored: %s", self._account.name, error)
-                    return
-                await asyncio.sleep(pause)
-                pause = min(5.0, pause * 2)
+        await lumia.adapters.hold(self._state, partial(_store, self._account, envelope))
         try:
             await self._socket.send(json.dumps({"envelope_id": envelope["envelope_id"]}))
         except ConnectionClosed:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 
 import lumia
 from lumia.errors import LeaseLostError, LumiaError, RetryAfterError
@@ -13,33 +12,17 @@ from .accounts import NAME, Account
 from .people import people
 from .socketmode import REFUSED_PAUSE, SocketMode
 
-LOOK = 2.0
-"""Seconds between two looks at the configuration."""
 AGAIN = 3600.0
 """Seconds after which an account is asked again who it is."""
 _PAUSE = 30.0
-_log = logging.getLogger("lumia.slack")
 
 
 @lumia.web.resident
 async def connections() -> None:
-    """Serve every configured account; one that is added, changed or taken out is noticed within seconds."""
-    serving: dict[Account, asyncio.Task[None]] = {}
-    try:
-        while True:
-            wanted = _wanted()
-            for account in [one for one in serving if one not in wanted or serving[one].done()]:
-                await _end(serving.pop(account))
-                if account.name not in {one.name for one in accounts.all_accounts()}:
-                    lumia.adapters.account(NAME, account.name).disconnected(f"taken out of {accounts.FILE}")
-            for account in wanted:
-                if account not in serving:
-                    serving[account] = asyncio.create_task(_serve(account), name=f"slack/{account.name}")
-            await asyncio.sleep(LOOK)
-    finally:
-        for task in serving.values():
-            task.cancel()
-        await asyncio.gather(*serving.values(), return_exceptions=True)
+    """Serve every configured account."""
+    await lumia.adapters.following(
+        NAME, _wanted, _serve, names=lambda: {account.name for account in accounts.all_accounts()}
+    )
 
 
 def _wanted() -> set[Account]:
@@ -56,13 +39,6 @@ def _wanted() -> set[Account]:
         else:
             wanted.add(account)
     return wanted
-
-
-async def _end(task: asyncio.Task[None]) -> None:
-    task.cancel()
-    (found,) = await asyncio.gather(task, return_exceptions=True)
-    if isinstance(found, Exception):
-        _log.error("an account's connection failed and is opened again", exc_info=found)
 
 
 async def _serve(account: Account) -> None:

@@ -121,10 +121,12 @@ def message_id(body: Mapping[str, Any]) -> str:
 
 
 def thread_of(body: Mapping[str, Any]) -> str:
-    """Return the topic's id, or "". Plain reply threads have a message_thread_id too; General has none to send to."""
+    """Return the topic's id, or "".
+
+    Plain reply threads have a message_thread_id too, also those in a forum's General topic: nothing can be sent to it.
+    """
     found = body.get("message_thread_id")
-    topical = body.get("is_topic_message") or body["chat"].get("is_forum")
-    return str(found) if topical and type(found) is int and found > 1 else ""
+    return str(found) if body.get("is_topic_message") and type(found) is int and found > 1 else ""
 
 
 def _chat(chat: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections import defaultdict
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import httpx
@@ -43,8 +44,6 @@ class Poller:
         while True:
             try:
                 await self._poll()
-            except lumia.errors.BusyLaneError as error:
-                await self._pause(error.wait, f"a chat is full: {error}")
             except lumia.errors.BackendUnavailableError as error:
                 await self._pause(0.0, f"the broker is away: {error}")
             except api.ApiError as error:
@@ -103,7 +102,7 @@ class Poller:
 
     async def _in_order(self, updates: Sequence[Any], me: Me) -> None:
         for update in updates:
-            await taking.take(self.account, me, update)
+            await lumia.adapters.hold(self._state, partial(taking.take, self.account, me, update))
 
     async def _refused(self, error: api.ApiError) -> None:
         if error.code in (401, 404):

@@ -11,43 +11,23 @@ from . import accounts, api
 from .accounts import NAME, POLLING, Account
 from .polling import Poller
 
-LOOK = 2.0
-"""Seconds between two looks at the settings."""
 _SLOWEST = 300.0
 _log = logging.getLogger("lumia.telegram")
 
 
 @lumia.web.resident
 async def receive() -> None:
-    """Keep one task per bot."""
-    tasks: dict[Account, asyncio.Task[None]] = {}
+    """Keep one task per bot. begun: those that have received already, so that nothing is dropped once more."""
     begun: set[Account] = set()
-    try:
-        while True:
-            _settle(tasks, begun)
-            await asyncio.sleep(LOOK)
-    finally:
-        for task in tasks.values():
-            task.cancel()
-        await asyncio.gather(*tasks.values(), return_exceptions=True)
 
+    def wanted() -> set[Account]:
+        found = {account for account in accounts.every() if _is_served(account)}
+        begun.intersection_update(found)
+        return found
 
-def _settle(tasks: dict[Account, asyncio.Task[None]], begun: set[Account]) -> None:
-    """Begin and end tasks. begun: accounts that have received already, so that nothing is dropped once more."""
-    wanted = {account for account in accounts.every() if _is_served(account)}
-    gone = tasks.keys() - wanted
-    for account, task in list(tasks.items()):
-        error = task.exception() if task.done() and not task.cancelled() else None
-        if error is not None:
-            trace = None if isinstance(error, lumia.errors.LumiaError) else error
-            _log.error("account %s: receiving begins anew: %s", account.name, error, exc_info=trace)
-        if account not in wanted or error is not None or task.cancelled():
-            tasks.pop(account).cancel()
-    for account in wanted - tasks.keys():
-        tasks[account] = asyncio.create_task(_served(account, begun), name=f"telegram {account.name}")
-    begun &= wanted
-    for name in {account.name for account in gone} - {account.name for account in accounts.every()}:
-        lumia.adapters.account(NAME, name).disconnected("taken out of config/telegram.toml")
+    await lumia.adapters.following(
+        NAME, wanted, lambda account: _served(account, begun), names=lambda: {one.name for one in accounts.every()}
+    )
 
 
 def _is_served(account: Account) -> bool:
@@ -67,7 +47,7 @@ def _is_served(account: Account) -> bool:
 async def _served(account: Account, begun: set[Account]) -> None:
     if account.mode != POLLING:
         await _hooked(account)
-        return
+        await asyncio.get_running_loop().create_future()  # there is nothing more to do until its settings change
     async with lumia.adapters.owning(f"{NAME}/{account.name}"), api.aclient(account) as client:
         poller = Poller(account, client, drop=account.drop_pending and account not in begun)
         begun.add(account)

@@ -1,12 +1,13 @@
 """The adapter port: what turns a platform's bytes into messages and back (spec §6, docs/adapters.md).
 
-Inbound: `accept` and `submit` start the pipeline `msg`; a platform gets its 2xx, its acknowledgement or its cursor
-moved only after they returned. `account` tells how an account fares.
+Inbound: `accept`, `submit` and `take` start the pipeline `msg`; a platform gets its 2xx, its acknowledgement or its
+cursor moved only after they returned. `account` tells how an account fares.
 
 Outbound: the consumer of `msg.send, dest=…` calls `dispatch`, the consumer of `<adapter>.send` sends inside of
 `delivering`, one effect per message of the platform. Receipts and the state of each send are kept.
 
-Connections: `owning` gives an account to one gateway at a time, `serving` executes here what has to go over it.
+Connections: `following` runs a task per configured account, `owning` gives an account to one gateway at a time,
+`serving` executes here what has to go over it.
 """
 
 from __future__ import annotations
@@ -14,16 +15,20 @@ from __future__ import annotations
 from lumia.adapters import receipts
 from lumia.adapters.checking import Checked, check
 from lumia.adapters.delivery import RETRY, Outgoing, delivering
+from lumia.adapters.holding import hold
 from lumia.adapters.inbound import accept, submit
 from lumia.adapters.listing import AccountInfo, accounts
 from lumia.adapters.names import queue
 from lumia.adapters.outbound import delete, dispatch, edit
 from lumia.adapters.owning import Owned, owning
+from lumia.adapters.per_account import following
 from lumia.adapters.receipts import Receipt
 from lumia.adapters.refusals import Refusals
+from lumia.adapters.rows import Rows
 from lumia.adapters.serving import AccountQueue, serving, waiting
 from lumia.adapters.splitting import parts, utf16
 from lumia.adapters.states import AccountState, account
+from lumia.adapters.taking import take
 
 __all__ = [
     "RETRY",
@@ -35,6 +40,7 @@ __all__ = [
     "Owned",
     "Receipt",
     "Refusals",
+    "Rows",
     "accept",
     "account",
     "accounts",
@@ -43,12 +49,15 @@ __all__ = [
     "delivering",
     "dispatch",
     "edit",
+    "following",
+    "hold",
     "owning",
     "parts",
     "queue",
     "receipts",
     "serving",
     "submit",
+    "take",
     "utf16",
     "waiting",
 ]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import logging
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from lumia import runtime
@@ -29,6 +31,7 @@ BEAT = 15.0
 """Seconds after which a process repeats what it said, so that its silence can be told from its end."""
 LOST_AFTER = 60.0
 _MAX_DETAIL = 300
+_log = logging.getLogger("lumia.adapters")
 
 
 @dataclass
@@ -50,6 +53,7 @@ class AccountState:
 
     def __init__(self, board: Board, standing: Standing) -> None:
         self._board, self.standing = board, standing
+        self._held, self._why = 0, ""
         self.heard_at = 0.0
         self.lag: float | None = None
         self.stale = self.news = False
@@ -94,6 +98,24 @@ class AccountState:
         if not self.news:
             self.news = True
             self._board.wake(soon=False)
+
+    def holding(self, why: str) -> Callable[[], None]:
+        """Note that something which arrived can't be stored yet; to be called when it is, or was given up."""
+        if not self._held:
+            _log.warning("%s/%s holds back what arrives: %s", self.standing.adapter, self.standing.account, why)
+        self._hold(1, why)
+        return partial(self._hold, -1, "")
+
+    @property
+    def detail(self) -> str:
+        """Return what there is to say about its state."""
+        held = self._board.shown(f"holds {self._held} back: {self._why}") if self._held else ""
+        return "; ".join(filter(None, (self.standing.detail, held)))
+
+    def _hold(self, more: int, why: str) -> None:
+        self._held, self._why = self._held + more, why or self._why
+        self.stale = True
+        self._board.wake(soon=False)
 
     def _enter(self, state: str, detail: str) -> None:
         standing, detail = self.standing, self._board.shown(detail)
@@ -198,7 +220,8 @@ class Board:
         told = stale and (alive or field not in elsewhere)
         if (told or (again and alive)) and state.state != UNSEEN:
             state.standing.seen = self.now()
-            ops.append(StoreOp("put", key_of(ACCOUNTS), as_json(asdict(state.standing), field), field=field))
+            about = {**asdict(state.standing), "detail": state.detail}
+            ops.append(StoreOp("put", key_of(ACCOUNTS), as_json(about, field), field=field))
         if state.news:
             state.news = False
             ops.append(StoreOp("put", key_of(EVENTS), as_json([state.heard_at, state.lag], field), field=field))

@@ -63,13 +63,16 @@ def adapters(
 
 
 def as_data(info: AccountInfo) -> dict[str, Any]:
-    """Return the five keys that scripts rely on."""
+    """Return the five keys that scripts rely on, and what is to say about the state."""
     return {
         "adapter": info.adapter,
         "account": info.account,
         "state": info.state,
         "last_event": info.last_event,
         "sends": info.sends,
+        "since": info.since,
+        "lag": info.lag,
+        "detail": info.detail,
     }
 
 

@@ -26,6 +26,7 @@ from lumia.errors import (
 )
 from lumia.marks import Retry
 from lumia.media.fetching import fetch, shown, size_limit, store, too_large
+from lumia.media.links import is_sealed, with_links
 from lumia.mediatypes import UNKNOWN, fits
 from lumia.outside import PASSING
 
@@ -74,7 +75,8 @@ def receive(content: lumia.Box[Any], locate: Locate, *, same: Same = _by_ref) ->
     `media_type`, or `error` in plain words. `locate(item, msg)` tells where a file is, or returns its bytes; it runs
     inside the effect, so it may ask the platform. How many files, how large and for how long: `[media]` of
     config/lumia.toml. A file that can't be had never holds up its message: a second try for passing trouble, and it
-    goes on without. An item that has an `error` already keeps it.
+    goes on without. An item that has an `error` already keeps it. `locate` sees links that were sealed
+    (`lumia.media.guarded`) as they are; once a file is here, its item has none any more.
 
     same: tells by what text a file is known; one with the text of a file fetched lately is taken for that file and not
     fetched again, one with "" is always fetched. It is the item's `ref` unless given: give it where a `ref` may be a
@@ -90,6 +92,8 @@ def receive(content: lumia.Box[Any], locate: Locate, *, same: Same = _by_ref) ->
     for place, (n, item) in enumerate(wanted):
         if place < settings.max_files:
             item.update(intake.had(n, item, ahead=min(len(wanted), settings.max_files) - place - 1))
+            for name in [name for name in ("url", "ref") if item.get("blob") and is_sealed(item.get(name))]:
+                del item[name]
         else:
             item["error"] = f"not fetched: only {settings.max_files} files of a message are ([media] max_files)"
     failed = sum(1 for _, item in wanted if "error" in item)
@@ -157,7 +161,7 @@ class _Intake:
 
     def _located(self, item: dict[str, Any]) -> Place | bytes:
         try:
-            place = self._locate(deepcopy(item), self._msg)
+            place = self._locate(with_links(deepcopy(item)), self._msg)
         except (MediaError, BackendUnavailableError, StaleClaimError, EffectError):
             raise
         except (UnreachableError, RetryAfterError) as error:

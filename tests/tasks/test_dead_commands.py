@@ -123,6 +123,28 @@ def test_a_letter_is_shown_with_its_tries_its_error_and_its_box_without_secrets(
     assert [one["attempt"] for one in as_json["history"]] == [1]
 
 
+def test_no_try_of_a_letter_shows_a_secret_as_json(shop: Shop) -> None:
+    shop.order("swordfish-1234")
+    (letter,) = shop.json("dead", "list")
+    assert letter["history"][0]["error"] == letter["error"] == "RuntimeError: the till is shut for ***"
+
+
+def test_a_letter_whose_retry_fails_is_found_by_the_name_it_had_first(shop: Shop) -> None:
+    run = shop.order("ann")
+    for _ in range(2):
+        assert shop.lumia("dead", "retry", f"{run}.0").exit_code == 0
+        shop.work()
+    (letter,) = shop.json("dead", "list")
+    assert letter["run_id"] != run and letter["first_letter"] == f"{run}.0"
+    assert f"retry of {run}.0" in shop.lumia("dead", "show", run[:18]).stdout
+    shop.mend()
+    assert shop.lumia("dead", "retry", run).exit_code == 0
+    shop.work()
+    assert shop.shipped == ["ann"]
+    with pytest.raises(LumiaError, match="what became of one that was retried"):
+        raise shop.lumia("dead", "show", run).exception or AssertionError
+
+
 def test_a_name_that_fits_none_or_several_is_an_error(shop: Shop) -> None:
     ann, _ = shop.order("ann"), shop.order("bob")
     for name, why in (("zzz", "no dead letter"), (ann[:4], "fits several")):

@@ -139,7 +139,7 @@ def test_a_call_at_most_once_is_held_after_a_kill_until_it_is_settled(
     unsaid = lumia_command(root, url, "effects", "settle", run, "0:charge")
     assert unsaid.returncode == 2 and "--done JSON" in unsaid.stderr
     settled = lumia_command(root, url, "effects", "settle", run, "0:charge", "--done", '{"receipt": 17}')
-    assert settled.returncode == 0, settled.stderr
+    assert settled.returncode == 0 and f"`lumia dead retry {run}.0` goes on" in settled.stderr
     assert lumia_command(root, url, "effects", "list").stdout == ""
     again = lumia_command(root, url, "effects", "settle", run, "0:charge", "--failed")
     assert again.returncode == 1 and "has its result" in again.stderr

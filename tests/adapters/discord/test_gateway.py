@@ -11,7 +11,7 @@ import pytest
 
 import lumia
 from adapters.discord.feed import BLIND
-from lumia.errors import BackendUnavailableError
+from lumia.errors import BackendUnavailableError, LaneFullError
 from tests.adapters.discord.conftest import EVERY, SETTLE, Start, answer
 from tests.peers.discord import ADA, BOT_ROLE, ME, TOKEN, Discord
 from tests.support.gateway import Served
@@ -213,25 +213,27 @@ def test_other_events_reach_who_consumes_them(discord: Discord, start: Start) ->
 
 
 class Broker:
-    """Lets the broker be away for messages."""
+    """Lets the broker be away for messages, or a lane be full."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, error: Exception | None = None) -> None:
         self.away, self._submit = False, lumia.adapters.submit
+        self._error = error or BackendUnavailableError("the broker is away")
         self.refused = 0
-        monkeypatch.setattr(lumia.adapters, "submit", self.submit)
+        monkeypatch.setattr(lumia.adapters.taking, "submit", self.submit)
 
     async def submit(self, *args: Any, **kwargs: Any) -> str:
         if self.away:
             self.refused += 1
-            raise BackendUnavailableError("the broker is away")
+            raise self._error
         return await self._submit(*args, **kwargs)
 
 
-def test_what_the_broker_did_not_take_is_not_told_to_discord_as_received(
-    discord: Discord, start: Start, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("error", [BackendUnavailableError("it is away"), LaneFullError("lane x is full")])
+def test_what_was_not_taken_is_not_told_to_discord_as_received(
+    discord: Discord, start: Start, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    broker = Broker(monkeypatch)
-    with start():
+    broker = Broker(monkeypatch, error)
+    with start() as site:
         discord.say("before")
         answered(discord, "before")
         session = next(iter(discord.gateway.sessions.values()))
@@ -245,6 +247,7 @@ def test_what_the_broker_did_not_take_is_not_told_to_discord_as_received(
         until(lambda: discord.gateway.resumes)
         assert discord.gateway.resumes[0]["seq"] == stored
         assert discord.rest.posted(discord.channel) == ["you said: before"]
+        until(lambda: f"holds 1 back: {error}" in state(site)[1], what="what is held to be shown")
         broker.away = False
         answered(discord, "before", "meanwhile")
 

@@ -206,6 +206,26 @@ class TestMarkup:
         assert allowed.as_dict() == {"parse": [], "users": ["7"], "replied_user": False}
 
 
+def test_an_invitation_to_an_activity_is_no_sign_of_a_missing_intent() -> None:
+    empty = {"id": "5", "channel_id": "6", "guild_id": "8", "author": {"id": "7"}, "content": "", "mentions": []}
+    assert incoming.is_blank(empty) and incoming.is_hidden(empty, "1")
+    for more in (
+        {"activity": {"type": 3}},
+        {"application": {"id": "9"}},
+        {"guild_id": None},
+        {"mentions": [{"id": "1"}]},
+    ):
+        assert incoming.is_blank({**empty, **more}) and not incoming.is_hidden({**empty, **more}, "1"), more
+
+
+def test_a_thread_that_nobody_told_of_is_one_all_the_same() -> None:
+    said = {"id": "5", "channel_id": "6", "guild_id": "8", "author": {"id": "7", "username": "ann"}, "content": "hi"}
+    guild = Guild.created({"id": "8", "channels": [], "threads": [], "roles": []}, "1")
+    for channel_type, thread in ((11, "6"), (0, None)):
+        found = incoming.message({**said, "channel_type": channel_type}, account="main", me="1", guild=guild)
+        assert found.get("thread") == thread
+
+
 KEYS = (
     "attachments", "author", "channel_id", "content", "guild_id", "id", "member", "mention_roles", "mentions",
     "message_reference", "message_snapshots", "poll", "sticker_items", "type",

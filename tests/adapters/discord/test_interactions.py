@@ -102,6 +102,17 @@ class TestAnswers:
         discord.interact(path(site), asked)
         assert first_answer(discord, asked) == "you said: /ask why?"
 
+    @pytest.mark.parametrize("left_out", ["channel_id", "application_id", "token"])
+    def test_what_discord_leaves_out_costs_no_message(self, site: Served, discord: Discord, left_out: str) -> None:
+        asked = discord.command("ask", "why?")
+        asked["channel"] = {"id": discord.channel}
+        posted = {key: value for key, value in asked.items() if key != left_out}
+        assert discord.interact(path(site), posted).json() == {"type": 5}
+        if left_out == "channel_id":
+            assert first_answer(discord, asked) == "you said: /ask why?"
+        else:
+            until(lambda: "you said: /ask why?" in discord.rest.posted(discord.channel))
+
     def test_in_direct_messages_and_threads(self, site: Served, discord: Discord) -> None:
         for channel in (discord.dm, discord.thread):
             asked = discord.command("ask", "quote", channel=channel)

@@ -209,10 +209,11 @@ def test_files_of_messages_are_fetched_before_the_bot_sees_them(discord: Discord
 
     discord.rest.files["/attachments/1/cat.png"] = ("image/png", PNG)
     file = {"id": "600", "filename": "cat.png", "size": len(PNG), "content_type": "image/png",
-            "url": f"{discord.rest.base}/attachments/1/cat.png?ex=1"}  # fmt: skip
+            "url": f"{discord.rest.base}/attachments/1/cat.png?ex=66f1&is=66f0&hm=0f3a9c1de2b4f5a69788&"}  # fmt: skip
     with start(look) as site:
         discord.say("look", attachments=[file])
         until(lambda: seen)
+        assert "0f3a9c1de2b4f5a69788" not in str(lumia.runs.tail("0", 0.1, 500))
         media = seen[0]["media"][0]
         assert site.bot.runtime.blobs is not None
         assert site.bot.runtime.blobs.get(media["blob"]) == PNG

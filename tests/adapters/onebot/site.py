@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import lumia
-from lumia.adapters import AccountInfo
+from lumia.adapters import AccountInfo, per_account
 from tests.support.gateway import ONEBOT, Served, served
 from tests.support.wait import until
 
@@ -22,7 +22,6 @@ QUICK = {
     "forward.FIRST": 0.05,
     "forward.REFUSED": 0.2,
     "forward.HTTP_EVERY": 0.2,
-    "forward.LOOK": 0.2,
 }
 
 
@@ -77,6 +76,7 @@ def hurry() -> None:
     for name, value in QUICK.items():
         module, _, constant = name.partition(".")
         setattr(sys.modules[f"adapters.onebot.{module}"], constant, value)
+    per_account.LOOK = 0.2
 
 
 def account(site: Served, name: str = "main") -> AccountInfo | None:

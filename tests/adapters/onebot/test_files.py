@@ -18,9 +18,12 @@ def test_an_image_comes_with_its_message() -> None:
     heard, main = Heard(), {**MAIN, "media_hosts": ["127.0.0.1"]}
     with peer(giving(PNG)) as web, OneBot("10001", token=TOKEN) as qq, site(heard, main=main) as gateway:
         qq.connect(gateway.ws)
-        qq.say(image("a.png", web.url()), group="12")
+        qq.say(image("a.png", web.url("/a?rkey=CAISKAB6JWENi5LM")), group="12")
         qq.say("after", group="12")
         assert heard.wait(2) == ["look[image]", "after"]
+        assert b"rkey=CAISKAB6JWENi5LM" in web.seen[0]
+        journal = lumia.runs.tail("0", 0.1, 500)
+        assert journal and "CAISKAB6JWENi5LM" not in str(journal), "whoever reads the journal gets no file with it"
         msg, meta = heard.messages[0]
         assert msg["segments"][1] == {"type": "image", "data": {"media": 0}}
         assert lumia.blobs.get(msg["media"][0]["blob"]) == PNG

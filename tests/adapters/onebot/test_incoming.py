@@ -88,6 +88,32 @@ class TestMessages:
         assert incoming.chat_of(known) == incoming.Chat("private", "30003", group="987654321")
         assert incoming.chat_of(unknown) == incoming.Chat("private", "30003")
 
+    @pytest.mark.parametrize(
+        "part, text",
+        [
+            ({"type": "at", "data": {"qq": "all"}}, "@all"),
+            ({"type": "mface", "data": {"summary": "[开心]", "emoji_id": "1"}}, "[开心]"),
+            ({"type": "image", "data": {"file": "a.png", "summary": "[动画表情]"}}, "[动画表情]"),
+            ({"type": "image", "data": {"file": "a.png", "summary": ""}}, "[image]"),
+            ({"type": "face", "data": {"id": "14", "raw": {"faceText": "/微笑"}}}, "[微笑]"),
+            ({"type": "face", "data": {"id": "14"}}, "[emoji]"),
+            ({"type": "json", "data": {"data": json.dumps({"prompt": "[分享]A talk", "meta": {"news": {
+                "title": "A talk", "jumpUrl": "https://example.org/t"}}})}}, "[分享]A talk https://example.org/t"),
+            ({"type": "json", "data": {"data": "{"}}, "[onebot.json]"),
+            ({"type": "json", "data": {"data": "[1]"}}, "[onebot.json]"),
+            ({"type": "markdown", "data": {"content": "# Tea"}}, "# Tea"),
+            ({"type": "location", "data": {"lat": "1.5", "lon": "2", "title": "Tea room"}}, "[Tea room]"),
+            ({"type": "forward", "data": {"id": "f1"}}, "[onebot.forward]"),
+            ({"type": "forward", "data": {"id": "f1", "content": [
+                {"sender": {"nickname": "Ann"}, "message": [{"type": "text", "data": {"text": "hi"}}]},
+                {"type": "node", "data": {"nickname": "Bob", "content": "[CQ:face,id=1]yes"}},
+            ]}}, "[forwarded:\nAnn: hi\nBob: [emoji]yes]"),
+        ],
+    )  # fmt: skip
+    def test_what_a_segment_says_is_read(self, part: dict[str, Any], text: str) -> None:
+        frame = {**named("plain text in a group"), "message": [part]}
+        assert incoming.message(frame, "main", "10001")["text"] == text
+
     def test_ids_are_texts_however_large(self) -> None:
         msg = message("ids beyond 32 bits")
         assert (msg["chat"]["id"], msg["sender"]["id"]) == ("9007199254740993", "5000000001")

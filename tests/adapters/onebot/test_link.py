@@ -12,7 +12,6 @@ import pytest
 from adapters.onebot import frames
 from adapters.onebot.errors import UnknownOutcomeError
 from adapters.onebot.frames import Answer
-from adapters.onebot.inlet import Inlet
 from adapters.onebot.link import Link
 from lumia.errors import UnreachableError
 
@@ -180,66 +179,5 @@ class TestRoles:
             await beating.gone.wait()
             assert quiet.closed is None
             assert not link.ready
-
-        run(test)
-
-
-class TestInlet:
-    def test_a_chat_keeps_its_order_and_holds_up_no_other(self) -> None:
-        async def test() -> None:
-            inlet, done, gate = Inlet("main"), [], asyncio.Event()
-
-            def work(name: str, *, wait: bool = False) -> Callable[[], Coroutine[Any, Any, None]]:
-                async def doing() -> None:
-                    if wait:
-                        await gate.wait()
-                    done.append(name)
-
-                return doing
-
-            await inlet.put("a", work("a1", wait=True))
-            await inlet.put("a", work("a2"))
-            await inlet.put("b", work("b1"))
-            while not done:
-                await asyncio.sleep(0)
-            assert done == ["b1"]
-            gate.set()
-            await inlet.idle()
-            assert done == ["b1", "a1", "a2"]
-
-        run(test)
-
-    def test_who_puts_too_much_waits(self) -> None:
-        async def test() -> None:
-            inlet, gate = Inlet("main", room=2), asyncio.Event()
-
-            async def doing() -> None:
-                await gate.wait()
-
-            for _ in range(2):
-                await inlet.put("a", doing)
-            third = asyncio.create_task(inlet.put("b", doing))
-            await asyncio.sleep(0.01)
-            assert not third.done()
-            gate.set()
-            await third
-            await inlet.idle()
-
-        run(test)
-
-    def test_one_that_fails_is_counted_and_the_next_goes_on(self) -> None:
-        async def test() -> None:
-            inlet, done = Inlet("main"), []
-
-            async def bad() -> None:
-                raise ValueError("bad")
-
-            async def good() -> None:
-                done.append(1)
-
-            await inlet.put("a", bad)
-            await inlet.put("a", good)
-            await inlet.idle()
-            assert (done, inlet.dropped) == ([1], 1)
 
         run(test)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import lumia
-from adapters.onebot.cursors import Cursors
+from adapters.onebot.cursors import CHATS, Cursors
 from lumia.errors import BackendUnavailableError
 from tests.adapters.onebot.site import MAIN, TOKEN, Heard, reach, site
 from tests.peers.onebot import DROP, OneBot
@@ -177,6 +177,13 @@ def test_a_history_that_is_cut_off_is_asked_for_again_in_smaller_pieces_by_each_
         assert heard.wait(2) == ["before", "missed"]
         asked = [one["params"]["count"] for one in qq.asked if one["action"] == "get_group_msg_history"]
         assert asked[:3] == [20, 10, 5]
+
+
+def test_only_the_newest_chats_are_remembered_while_nothing_is_written() -> None:
+    cursors = Cursors("main")
+    for number in range(4 * CHATS):
+        cursors.seen(f"private-{number}", float(number))
+    assert len(cursors.times) <= 2 * CHATS and f"private-{4 * CHATS - 1}" in cursors.times
 
 
 def test_a_chat_whose_history_is_still_missing_keeps_its_place_whatever_is_heard() -> None:

@@ -36,6 +36,19 @@ def qq() -> Iterator[OneBot]:
         yield peer
 
 
+def test_a_gateway_whose_clock_is_ahead_does_not_keep_the_account(heard: Heard, qq: OneBot) -> None:
+    with site(heard) as gateway:
+        with gateway.bot.runtime.activated():
+            lumia.store.of("onebot").set("newest", "zzzzzzzzzzzzzzzzzzzzzz", scope="main")
+        qq.connect(gateway.ws)
+        qq.say("echo here", group="12")
+        qq.wait_sent()
+        with gateway.bot.runtime.activated():
+            until(lambda: lumia.store.of("onebot").get("newest", scope="main") != "zzzzzzzzzzzzzzzzzzzzzz")
+            lumia.store.of("onebot").set("newest", "0", scope="main")
+        until(lambda: qq.closed, what="it to yield to who connected later, whatever the clocks say")
+
+
 class TestTheWay:
     @pytest.mark.parametrize("lagrange, format", [(False, "array"), (True, "string")])
     def test_a_message_is_answered_over_the_same_socket(

@@ -111,6 +111,16 @@ def test_without_authorizations_the_known_bot_is_heeded() -> None:
     assert incoming.event({**envelope, "event": {**event, "user": BOT}}, HERE) is None
 
 
+def test_an_answer_in_a_thread_of_the_bot_is_addressed_to_it_and_slackbot_is_not_heard() -> None:
+    plain = named("plain message in a public channel")["payload"]
+    event = {**plain, "ts": "1718000009.000100", "thread_ts": "1718000001.000100", "parent_user_id": BOT}
+    assert talk({"kind": "event", "payload": event})["mentions_bot"]
+    assert not talk({"kind": "event", "payload": {**event, "parent_user_id": "U0ANN00001"}})["mentions_bot"]
+    nobody = incoming.event({**SENDER.envelope(event), "authorizations": []}, Context("main"))
+    assert isinstance(nobody, Talk) and not nobody.msg["mentions_bot"]
+    assert incoming.event(SENDER.envelope({**plain, "user": "USLACKBOT", "text": "Reminder: tea."}), HERE) is None
+
+
 def test_names_come_from_what_is_known() -> None:
     known = Context("main", BOT, {"U0ANN00001": "Ann", BOT: "Lumia"}.get)  # type: ignore[arg-type]
     msg = talk(named("message with the bot mentioned"), known)

@@ -88,9 +88,10 @@ def toy(cli: Cli, accounts: str = ACCOUNTS) -> Cli:
 def test_accounts_of_a_bot_that_is_not_running_are_those_of_its_files(cli: Cli) -> None:
     done = toy(cli)("adapters", "--json")
     assert done.code == 0
+    unknown = {"since": None, "lag": None, "detail": ""}
     assert [one for one in done.json if one["adapter"] == "toy"] == [
-        {"adapter": "toy", "account": "main", "state": "unseen", "last_event": None, "sends": {}},
-        {"adapter": "toy", "account": "spare", "state": "disabled", "last_event": None, "sends": {}},
+        {"adapter": "toy", "account": "main", "state": "unseen", "last_event": None, "sends": {}, **unknown},
+        {"adapter": "toy", "account": "spare", "state": "disabled", "last_event": None, "sends": {}, **unknown},
     ]
     assert "not running" in done.err
 
