@@ -1,0 +1,49 @@
+"""Compile once what the many processes of a test run import, also where PYTHONDONTWRITEBYTECODE is set.
+
+The tests start a thousand processes. Without bytecode beside the sources each of them compiles the project anew, and
+each process of pytest-xdist rewrites the assertions of every test file.
+"""
+
+from __future__ import annotations
+
+import compileall
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from lumia.paths import base
+
+PRODUCT = ("lumia", "tasks", "handlers", "adapters", "plugins", "bench", "tests/support")
+
+
+def product() -> None:
+    """Write the bytecode of the project's own modules that is missing or stale."""
+    for folder in PRODUCT:
+        compileall.compile_dir(base() / folder, quiet=2)
+
+
+def test_files() -> list[Path]:
+    """Return every file whose assertions pytest rewrites."""
+    tops = (base() / "tests", base() / "plugins")
+    return sorted(file for top in tops for name in ("test_*.py", "conftest.py") for file in top.rglob(name))
+
+
+def rewrite(files: Sequence[Path], config: pytest.Config) -> None:
+    """Put these files into the cache that pytest's import hook reads; pytest writes it itself only one by one.
+
+    The functions are pytest's own, without a promise; where they changed this does nothing and the run is only slower.
+    """
+    try:
+        from _pytest.assertion import rewrite as pytests
+    except ImportError:
+        return
+    with suppress(AttributeError, TypeError, ValueError, KeyError):
+        for file in files:
+            folder = pytests.get_cache_dir(file)
+            cached = folder / (file.stem + pytests.PYC_TAIL)
+            with suppress(OSError, SyntaxError):  # collecting the file tells it better
+                if pytests._read_pyc(file, cached) is None and pytests.try_makedirs(folder):
+                    digest, code = pytests._rewrite_test(file, config)
+                    pytests._write_pyc(config.stash[pytests.assertstate_key], code, digest, cached)
