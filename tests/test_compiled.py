@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from lumia import finder
 from lumia.paths import base
 from tests.support import compiled
 
@@ -30,8 +32,16 @@ def test_a_test_file_rewritten_ahead_is_not_rewritten_again(
     module.test_one()
 
 
-def test_every_folder_with_code_that_processes_import_is_compiled() -> None:
+def test_what_processes_import_is_compiled_where_they_look_for_it() -> None:
     compiled.product()
-    for name in ("lumia/runtime.py", "tasks/transport.py", "handlers/heartflow/plugin.py", "tests/support/wait.py"):
-        source = base() / name
-        assert list((source.parent / "__pycache__").glob(f"{source.stem}.cpython-*.pyc")), name
+    for file in ("lumia/runtime.py", "tasks/transport.py", "tests/support/wait.py", "bench/bot.py"):
+        source = base() / file
+        assert _loaded(SourceFileLoader("it", str(source))), file
+    for plugin in ("handlers/heartflow/plugin.py", "adapters/telegram/plugin.py", "plugins/hello/plugin.py"):
+        assert _loaded(finder._Source("it", str(base() / plugin))), plugin
+
+
+def _loaded(loader: SourceFileLoader) -> bool:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loader, "source_to_code", lambda *_, **__: None)  # only bytecode gives code now
+        return loader.get_code("it") is not None

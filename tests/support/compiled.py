@@ -7,21 +7,32 @@ each process of pytest-xdist rewrites the assertions of every test file.
 from __future__ import annotations
 
 import compileall
+import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from lumia import finder
 from lumia.paths import base
 
-PRODUCT = ("lumia", "tasks", "handlers", "adapters", "plugins", "bench", "tests/support")
+MODULES = ("lumia", "tasks", "bench", "tests/support")
+PLUGINS = ("handlers", "adapters", "plugins")
 
 
 def product() -> None:
-    """Write the bytecode of the project's own modules that is missing or stale."""
-    for folder in PRODUCT:
+    """Write the bytecode of the project's own modules that is missing or stale.
+
+    Plugins are imported by Lumia's own finder, which knows its bytecode by the content of the source.
+    """
+    for folder in MODULES:
         compileall.compile_dir(base() / folder, quiet=2)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "dont_write_bytecode", False)
+        for file in (file for folder in PLUGINS for file in (base() / folder).rglob("*.py")):
+            with suppress(OSError, SyntaxError):
+                finder._Source("plugin", str(file)).get_code("plugin")
 
 
 def test_files() -> list[Path]:
