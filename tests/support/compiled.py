@@ -1,6 +1,6 @@
 """Compile once what the many processes of a test run import, also where PYTHONDONTWRITEBYTECODE is set.
 
-The tests start a thousand processes. Without bytecode beside the sources each of them compiles the project anew, and
+The tests start many processes. Without bytecode beside the sources each of them compiles the project anew, and
 each process of pytest-xdist rewrites the assertions of every test file.
 """
 
