@@ -28,13 +28,15 @@ def overridden(
     A list is given as `a,b` or as TOML (`["a", "b"]`), a table as TOML (`{x = 1}`) or by `…__<ENTRY>__<FIELD>`. Where a
     plugin is called as one of the core's sections, variables that name a setting of the core are the core's.
     """
-    names = [name for name in environ if name.startswith(tuple(_prefixes(plugin, schema)))]
-    if plugin != CORE:
+    prefixes = tuple(_prefixes(plugin, schema))
+    names = [name for name in environ if name.startswith(prefixes)]
+    if names and plugin != CORE:
         taken = {variable(CORE, keys) for keys, _ in core.leaves()}
         names = [name for name in names if name not in taken]
     found, result = Findings(), dict(values)
+    places = _places(plugin, schema) if names else {}
     for name in names:
-        if not _apply(name, environ[name], _places(plugin, schema), result, found):
+        if not _apply(name, environ[name], places, result, found):
             found.unknown.append((name,))
     return result, found
 

@@ -4,11 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tasks.supervise.resp import connect
-from tests.support import servers
+from tests.support import compiled, servers
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Of a run in several processes: the project is compiled before, each rewrites its share of the test files."""
+    config = session.config
+    worker: dict[str, Any] | None = getattr(config, "workerinput", None)
+    if worker is not None:
+        number, count = int(worker["workerid"].removeprefix("gw")), worker["workercount"]
+        compiled.rewrite(compiled.test_files()[number::count], config)
+    elif config.getoption("numprocesses", None):
+        compiled.product()
 
 
 @pytest.fixture(scope="session")

@@ -15,6 +15,7 @@ from typing import Any
 import psutil
 import pytest
 
+from tasks.supervise import client
 from tasks.supervise.folders import Folders
 from tasks.supervise.identity import start_mark
 from tasks.supervise.lock import holder
@@ -24,6 +25,21 @@ from tests.support.wait import until
 pytestmark = [pytest.mark.services, pytest.mark.slow, pytest.mark.timeout(240)]
 
 PROJECT = Path(__file__).resolve().parents[2]
+
+EACH = """
+import contextlib, io, json, sys
+from lumia.cli import main
+done = []
+for line in json.loads(sys.stdin.read()):
+    out, sys.argv = io.StringIO(), ["lumia", *line.split()]
+    with contextlib.redirect_stdout(out):
+        try:
+            code = main()
+        except SystemExit as ended:
+            code = ended.code
+    done.append([code, out.getvalue()])
+print(json.dumps(done))
+"""
 
 
 class Bot:
@@ -40,6 +56,14 @@ class Bot:
             command, cwd=PROJECT, env=self.env, capture_output=True, text=True, timeout=timeout, check=False
         )
 
+    def each(self, lines: list[str]) -> list[tuple[int, str]]:
+        """Run commands one after the other in one process of their own; returns the exit code and stdout of each."""
+        command = [sys.executable, "-c", EACH]
+        done = subprocess.run(
+            command, cwd=PROJECT, env=self.env, input=json.dumps(lines), capture_output=True, text=True, check=True
+        )
+        return [(code, out) for code, out in json.loads(done.stdout)]
+
     def up(self, *words: str) -> subprocess.CompletedProcess[str]:
         """Start it in the background."""
         return self.lumia("up", "--detach", "--port", str(self.port), *words)
@@ -49,9 +73,16 @@ class Bot:
         found: dict[str, Any] = json.loads(self.lumia("status", "--json").stdout)
         return found
 
-    def pid(self, name: str) -> int:
-        """Return the pid of a service."""
-        return next(int(one["pid"] or 0) for one in self.status()["services"] if one["name"] == name)
+    def state(self, name: str) -> tuple[str, int]:
+        """Return the state and the pid of a service as the supervisor notes them: for waits, without a process each."""
+        services = client.status(self.root).services
+        return next(((one.state, one.pid or 0) for one in services if one.name == name), ("", 0))
+
+    @property
+    def ready(self) -> bool:
+        """Tell whether every essential service answers and `lumia up` has said so, likewise."""
+        state = client.status(self.root)
+        return state.ready and state.announced
 
     def processes(self) -> list[int]:
         """Return every process that belongs to this root, however it got there."""
@@ -95,13 +126,15 @@ def test_a_bot_goes_up_shows_itself_survives_a_kill_and_goes_down_without_a_trac
     assert twin.returncode == 1
     assert "already up" in twin.stderr
 
-    first = bot.pid("worker")
+    first = next(int(one["pid"]) for one in shown["services"] if one["name"] == "worker")
     os.kill(first, signal.SIGKILL)
-    until(lambda: bot.pid("worker") not in (0, first) and bot.status()["ready"], timeout=60, what="the worker is back")
+    until(lambda: bot.state("worker")[1] not in (0, first) and bot.ready, timeout=60, what="the worker is back")
+    assert bot.status()["ready"] is True
 
     added = bot.lumia("worker", "add", "--queues", "heavy", "--name", "heavy")
     assert added.returncode == 0, added.stderr
-    until(lambda: "heavy\tready" in bot.lumia("worker", "list").stdout, timeout=60, what="the added worker is ready")
+    until(lambda: bot.state("heavy")[0] == "ready", timeout=60, what="the added worker is ready")
+    assert "heavy\tready" in bot.lumia("worker", "list").stdout
     assert bot.lumia("worker", "remove", "heavy").stdout == "heavy has drained\n"
 
     assert bot.lumia("down").returncode == 0
@@ -131,7 +164,7 @@ def test_ctrl_c_in_the_foreground_drains_and_ends(bot: Bot) -> None:
         text=True,
         start_new_session=True,
     )
-    until(lambda: bot.status()["ready"] or process.poll() is not None, timeout=60, what="ready")
+    until(lambda: bot.ready or process.poll() is not None, timeout=60, what="ready")
     os.killpg(process.pid, signal.SIGINT)
     _, said = process.communicate(timeout=60)
     assert process.returncode == 0, said
@@ -151,19 +184,16 @@ def test_a_taken_port_is_one_line_and_exit_code_1(bot: Bot) -> None:
 
 
 def test_wrong_usage_is_exit_code_2(bot: Bot) -> None:
+    lines = ["up --nonsense", "worker remove", "up --port 70000", "up --port -5"]
+    lines += ["worker add --pool zzz", "worker add --concurrency -3"]
+    assert [(line, code) for line, (code, _) in zip(lines, bot.each(lines), strict=True) if code != 2] == []
     assert bot.lumia("up", "--nonsense").returncode == 2
-    assert bot.lumia("worker", "remove").returncode == 2
-    for words in ("up --port 70000", "up --port -5", "worker add --pool zzz", "worker add --concurrency -3"):
-        assert bot.lumia(*words.split()).returncode == 2, words
 
 
-@pytest.mark.parametrize(
-    "words", ["up", "down", "status", "doctor", "worker", "worker add", "worker remove", "worker list"]
-)
-def test_every_command_shows_an_example(bot: Bot, words: str) -> None:
-    shown = bot.lumia(*words.split(), "--help")
-    assert shown.returncode == 0
-    assert f"Example: lumia {words}" in " ".join(shown.stdout.split())
+def test_every_command_shows_an_example(bot: Bot) -> None:
+    lines = ["up", "down", "status", "doctor", "worker", "worker add", "worker remove", "worker list"]
+    for line, (code, shown) in zip(lines, bot.each([f"{line} --help" for line in lines]), strict=True):
+        assert (code, f"Example: lumia {line}" in " ".join(shown.split())) == (0, True), line
 
 
 def test_a_start_that_is_ended_by_down_says_so_in_one_line(bot: Bot) -> None:

@@ -13,6 +13,10 @@ from typing import Any
 
 import pytest
 
+from tests.support.workers import first_party
+
+INLINE = '[lumia]\nbackend = "inline_backend"\n'
+
 # A backend in the calling process: it loads the bot's plugins and executes runs while the command waits for them.
 INLINE_BACKEND = """
 from lumia.inmemory import InMemoryTransport
@@ -54,6 +58,11 @@ class Cli:
         )
         return Done(done.returncode, done.stdout.decode(), done.stderr.decode())
 
+    def configure(self, text: str = "") -> None:
+        """Write lumia.toml: this text, and no first-party plugin."""
+        off = json.dumps(first_party())
+        (self.root / "config" / "lumia.toml").write_text(f"{text}\n[plugins]\ndisabled = {off}\n")
+
     def plugin(self, name: str, code: str, **manifest: Any) -> Path:
         """Write a plugin into the bot root and return its folder."""
         folder = self.root / "plugins" / name
@@ -87,12 +96,19 @@ def cli(tmp_path: Path) -> Cli:
 
 
 @pytest.fixture
-def bot(cli: Cli, tmp_path: Path) -> Cli:
-    """The same bot root, with a backend that executes runs within the command itself."""
+def lean(cli: Cli) -> Cli:
+    """The same bot root without first-party plugins, which every command that loads plugins would import."""
+    cli.configure()
+    return cli
+
+
+@pytest.fixture
+def bot(lean: Cli, tmp_path: Path) -> Cli:
+    """The lean bot root, with a backend that executes runs within the command itself."""
     package = tmp_path / "python" / "inline_backend"
     package.mkdir(parents=True)
     (package / "__init__.py").touch()
     (package / "backend.py").write_text(INLINE_BACKEND)
-    cli.env["PYTHONPATH"] = str(package.parent)
-    (cli.root / "config" / "lumia.toml").write_text('[lumia]\nbackend = "inline_backend"\n')
-    return cli
+    lean.env["PYTHONPATH"] = str(package.parent)
+    lean.configure(INLINE)
+    return lean

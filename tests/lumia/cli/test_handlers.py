@@ -13,15 +13,15 @@ def brew(content: lumia.Box) -> None:
 """
 
 
-def test_json_gives_one_object_for_each_route(cli: Cli) -> None:
-    cli.plugin("tea-house", CODE, queues=["kitchen"])
-    rows = [row for row in cli("handlers", "--json").json if row["handler"] == "tea_house.brew"]
+def test_json_gives_one_object_for_each_route(lean: Cli) -> None:
+    lean.plugin("tea-house", CODE, queues=["kitchen"])
+    rows = [row for row in lean("handlers", "--json").json if row["handler"] == "tea_house.brew"]
     source = "plugins/tea-house/plugin.py:4"
     expected = {"kind": "pipe", "id": "tea", "priv": 7, "handler": "tea_house.brew", "queue": "kitchen"}
     assert rows == [{**expected, "source": source}]
 
 
-def test_the_handlers_of_one_id_stand_in_the_order_they_run(cli: Cli) -> None:
+def test_the_handlers_of_one_id_stand_in_the_order_they_run(lean: Cli) -> None:
     marks = [
         ("last", 'event.consumer("tea", priv=900)'),
         ("second", 'event.chain("tea", priv=1)'),
@@ -32,8 +32,8 @@ def test_the_handlers_of_one_id_stand_in_the_order_they_run(cli: Cli) -> None:
         ("other", 'pipe.on("milk", priv=-1)'),
     ]
     code = "".join(f"\n@lumia.{mark}\ndef {name}(content: lumia.Box) -> None:\n    ...\n" for name, mark in marks)
-    cli.plugin("tea", f"import lumia\n{code}")
-    listed = [row["handler"] for row in cli("handlers", "--json").json if row["handler"].startswith("tea.")]
+    lean.plugin("tea", f"import lumia\n{code}")
+    listed = [row["handler"] for row in lean("handlers", "--json").json if row["handler"].startswith("tea.")]
     assert listed == [f"tea.{name}" for name in ("other", "high", "high_too", "low", "first", "second", "last")]
 
 
@@ -47,16 +47,16 @@ def test_the_table_on_stdout_has_one_line_for_each_route(cli: Cli) -> None:
     assert len(done.out.splitlines()) == 1 + len(cli("handlers", "--json").json)
 
 
-def test_a_broken_plugin_is_named_with_its_line_and_leaves_the_others(cli: Cli) -> None:
-    cli.plugin("good", CODE)
-    cli.plugin("broken", "import lumia\n\n1 / 0\n")
-    done = cli("handlers", "--json")
+def test_a_broken_plugin_is_named_with_its_line_and_leaves_the_others(lean: Cli) -> None:
+    lean.plugin("good", CODE)
+    lean.plugin("broken", "import lumia\n\n1 / 0\n")
+    done = lean("handlers", "--json")
     assert done.code == 0
     assert "good.brew" in done.out
     assert "plugins/broken/plugin.py:3" in done.err
 
 
-def test_what_a_plugin_prints_while_it_is_imported_stays_out_of_the_json(cli: Cli) -> None:
-    cli.plugin("chatty", f'print("hello there")\n{CODE}')
-    assert [row["handler"] for row in cli("handlers", "--json").json if row["id"] == "tea"] == ["chatty.brew"]
-    assert any(row["name"] == "chatty" for row in cli("plugins", "--json").json)
+def test_what_a_plugin_prints_while_it_is_imported_stays_out_of_the_json(lean: Cli) -> None:
+    lean.plugin("chatty", f'print("hello there")\n{CODE}')
+    assert [row["handler"] for row in lean("handlers", "--json").json if row["id"] == "tea"] == ["chatty.brew"]
+    assert any(row["name"] == "chatty" for row in lean("plugins", "--json").json)

@@ -15,15 +15,15 @@ def row(done: Done, name: str) -> dict[str, Any]:
     return next(row for row in done.json if row["name"] == name)
 
 
-def test_a_loaded_plugin_has_a_place_and_a_version(cli: Cli) -> None:
-    cli.plugin("good", "import lumia\n")
-    done = cli("plugins", "--json")
+def test_a_loaded_plugin_has_a_place_and_a_version(lean: Cli) -> None:
+    lean.plugin("good", "import lumia\n")
+    done = lean("plugins", "--json")
     assert done.code == 0
     expected = {"name": "good", "place": "plugins/good", "version": "0.0.0", "state": "loaded", "reason": ""}
     assert row(done, "good") == {**expected, "tools": []}
 
 
-def test_a_plugin_is_listed_with_its_tools(cli: Cli) -> None:
+def test_a_plugin_is_listed_with_its_tools(lean: Cli) -> None:
     code = """
 import lumia
 
@@ -32,22 +32,22 @@ import lumia
 def price(thing: str) -> dict:
     return {}
 """
-    cli.plugin("shop", code)
-    assert row(cli("plugins", "--json"), "shop")["tools"] == ["shop.price"]
-    lines = cli("plugins").out.splitlines()
+    lean.plugin("shop", code)
+    assert row(lean("plugins", "--json"), "shop")["tools"] == ["shop.price"]
+    lines = lean("plugins").out.splitlines()
     assert any(line.startswith("shop ") and "loaded" in line and "shop.price" in line for line in lines)
 
 
-def test_a_failed_plugin_is_told_with_file_and_line_and_the_exit_code(cli: Cli) -> None:
-    cli.plugin("broken", "import lumia\n\n1 / 0\n")
-    done = cli("plugins", "--json")
+def test_a_failed_plugin_is_told_with_file_and_line_and_the_exit_code(lean: Cli) -> None:
+    lean.plugin("broken", "import lumia\n\n1 / 0\n")
+    done = lean("plugins", "--json")
     assert (done.code, row(done, "broken")["state"]) == (1, "failed")
     assert "plugins/broken/plugin.py:3" in row(done, "broken")["reason"]
 
 
-def test_a_broken_manifest_is_a_failure_too(cli: Cli) -> None:
-    (cli.plugin("odd", "") / "manifest.json").write_text("{")
-    done = cli("plugins", "--json")
+def test_a_broken_manifest_is_a_failure_too(lean: Cli) -> None:
+    (lean.plugin("odd", "") / "manifest.json").write_text("{")
+    done = lean("plugins", "--json")
     assert (done.code, row(done, "odd")["state"]) == (1, "failed")
     assert "manifest.json" in row(done, "odd")["reason"]
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from lumia.cli.start import closest
-from tests.lumia.cli.conftest import Cli
+from tests.lumia.cli.conftest import INLINE, Cli
 
 ORDERS = """
 import lumia
@@ -72,7 +72,7 @@ def test_a_run_that_stops_with_a_reason_is_a_success(shop: Cli) -> None:
 
 
 def test_a_run_that_fails_ends_the_command_with_one(shop: Cli) -> None:
-    (shop.root / "config" / "lumia.toml").write_text('[lumia]\nbackend = "inline_backend"\n[worker]\nmax_losses = 1\n')
+    shop.configure(f"{INLINE}[worker]\nmax_losses = 1\n")
     code = ORDERS.replace('"orders", priv=20', '"orders", priv=20, retry=1')
     (shop.root / "plugins" / "shop" / "plugin.py").write_text(code)
     done = shop("start", "orders", '{"item": 0}', "--wait", "--json")
