@@ -14,7 +14,7 @@ The same fields may be described in the plugin's `config-schema.toml`; the two c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import wraps
@@ -108,6 +108,22 @@ def get(plugin: str) -> Settings:
     return Settings(lambda: file)
 
 
+class Derived:
+    """What a function has made of settings. files, states: of these settings then."""
+
+    __slots__ = ("_pairs", "value")
+
+    def __init__(self, files: Sequence[LiveFile], states: Sequence[object], value: Any) -> None:
+        self._pairs, self.value = tuple(zip(files, states, strict=True)), value
+
+    def holds(self) -> bool:
+        """Tell whether the settings are what they were."""
+        for file, state in self._pairs:  # noqa: SIM110 (a generator costs more than what it goes through)
+            if file.state() is not state:
+                return False
+        return True
+
+
 def derived(*plugins: str) -> Callable[[Callable[[], T]], Callable[[], T]]:
     """Keep what a function without arguments makes of the settings of `plugins` until one of them changes.
 
@@ -122,11 +138,11 @@ def derived(*plugins: str) -> Callable[[Callable[[], T]], Callable[[], T]]:
             store = _active_store()
             if store is None or here() is not None:
                 return make()
-            states = [_registered(store, name).state() for name in names]
             known = store.derived.get(make)
-            if known is None or any(old is not new for old, new in zip(known[0], states, strict=True)):
-                known = store.derived[make] = (states, make())
-            value: T = known[1]
+            if known is None or not known.holds():
+                files = [_registered(store, name) for name in names]
+                known = store.derived[make] = Derived(files, [file.state() for file in files], make())
+            value: T = known.value
             return value
 
         return kept

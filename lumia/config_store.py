@@ -98,7 +98,7 @@ class ConfigStore:
         self._environ = os.environ if environ is None else environ
         self._lock = threading.RLock()
         self._files: dict[str, LiveFile] = {}
-        self.derived: dict[Any, tuple[list[object], Any]] = {}
+        self.derived: dict[Any, Any] = {}
         if not self.root.is_dir():
             raise ConfigError(f"{self.root} is no folder, so it can't be a bot root; make one with `lumia init`")
         with contextlib.suppress(OSError):  # told when a file can't be written there

@@ -9,9 +9,9 @@ import logging
 import os
 import socket
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from contextvars import ContextVar, Token
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -85,6 +85,23 @@ class Table:
     number: int
     index: RouteIndex
     queues: tuple[str, ...]
+
+
+class Activated:
+    """A block in which a bot is the active one; what `Runtime.activated` returns, quicker than a generator's."""
+
+    __slots__ = ("_bot", "_token")
+    _token: Token[Runtime | None]
+
+    def __init__(self, bot: Runtime) -> None:
+        self._bot = bot
+
+    def __enter__(self) -> Runtime:
+        self._token = _here.set(self._bot)
+        return self._bot
+
+    def __exit__(self, *exc: object) -> None:
+        _here.reset(self._token)
 
 
 @dataclass
@@ -226,14 +243,9 @@ class Runtime:
         _process.append(self)
         return self
 
-    @contextmanager
-    def activated(self) -> Iterator[Runtime]:
+    def activated(self) -> Activated:
         """Make this the active bot for a block."""
-        token = _here.set(self)
-        try:
-            yield self
-        finally:
-            _here.reset(token)
+        return Activated(self)
 
     def deactivate(self) -> Runtime:
         """Make this no longer the process's bot; `activated()` still makes it the active one of a block."""

@@ -97,6 +97,9 @@ def random() -> float:
 
 def new_id() -> str:
     """Return a new time-sortable id of 22 characters; in a step the same one in every replay, so it is no secret."""
+    if here() is None:
+        clock = _clock()
+        return timed_id(clock.now(), clock.noise())
     chance = _chance()
     return timed_id(now(), _clock().noise() if chance is None else chance.getrandbits(60))
 

@@ -107,8 +107,11 @@ def _guarded(mount: Mount) -> Callable[[Request], Awaitable[Response]]:
     function = mount.function if inspect.iscoroutinefunction(mount.function) else _in_thread(mount.function)
 
     async def endpoint(request: Request) -> Response:
-        with mount.serving():
+        mount.in_use[mount.owner] += 1  # as `serving()` does, for every request
+        try:
             return await answered(request)
+        finally:
+            mount.in_use[mount.owner] -= 1
 
     async def answered(request: Request) -> Response:
         try:
