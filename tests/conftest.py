@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ from tests.support import compiled, servers
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Of a run in several processes: the project is compiled before, each rewrites its share of the test files."""
     config = session.config
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a shell's background, and children would inherit it
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     worker: dict[str, Any] | None = getattr(config, "workerinput", None)
     if worker is not None:
         number, count = int(worker["workerid"].removeprefix("gw")), worker["workercount"]

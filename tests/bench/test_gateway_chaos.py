@@ -124,17 +124,18 @@ def post(text: str) -> bytes:
 
 def send(site: Site, text: str) -> str | None:
     """Post once; returns the run, or None where no 2xx came back."""
+    line = http.client.HTTPConnection("127.0.0.1", site.port, timeout=10)
     try:
-        line = http.client.HTTPConnection("127.0.0.1", site.port, timeout=10)
         raw = post(text)
         head, _, body = raw.partition(b"\r\n\r\n")
         headers = dict(one.decode().split(": ", 1) for one in head.split(b"\r\n")[1:])
         line.request("POST", "/webhook/bearer", body, headers)
         answer = line.getresponse()
         found = answer.read()
-        line.close()
     except (OSError, http.client.HTTPException):
         return None
+    finally:
+        line.close()
     return str(json.loads(found)["run_id"]) if answer.status == 202 else None
 
 

@@ -46,10 +46,10 @@ def test_what_git_ignores_and_what_is_hidden_is_no_part_of_the_plugin(tmp_path: 
     for file in (".hidden", "dist/old.txt", "__pycache__/x.pyc", "data/words.txt", "notes.tmp"):
         (project.folder / file).parent.mkdir(exist_ok=True)
         (project.folder / file).write_text("x")
-    assert plugin_files(project.folder) == ["data/words.txt", "manifest.json", "notes.tmp", "plugin.py"]
+    assert plugin_files(project.folder) == ["LICENSE", "data/words.txt", "manifest.json", "notes.tmp", "plugin.py"]
     git(project.folder, "init", "--quiet")
     (project.folder / ".gitignore").write_text("*.tmp\n")
-    assert plugin_files(project.folder) == ["data/words.txt", "manifest.json", "plugin.py"]
+    assert plugin_files(project.folder) == ["LICENSE", "data/words.txt", "manifest.json", "plugin.py"]
 
 
 def test_the_highest_version_tag_at_the_commit_counts(tmp_path: Path) -> None:
