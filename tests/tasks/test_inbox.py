@@ -255,6 +255,20 @@ class TestEnds:
         bot.work()
         assert bot.heard() == [1] and bot.transport.run(run).outcome == "done"
 
+    def test_what_fails_in_the_middle_of_a_trip_is_not_overtaken(self, bot: Bot) -> None:
+        known = bot.runtime.table.index.plan("pipe", "msg").digest
+        (first,) = bot.keep(bot.asked(1))
+        bot.take()
+        bot.work()
+        bot.redis.delete(f"lumia:plan:{known}")  # as when Redis has lost its last second
+        one = bot.asked(2).kept(bot.runtime)
+        other = Kept(new_id(), "", one.text.replace('"msg"', '"unheard"', 1))
+        bot.transport.inbox.keep([one, other])
+        assert bot.take() == 2 and bot.transport.inbox.waiting()[0] == 1, "the second one waits for the next trip"
+        assert bot.take() == 1 and bot.transport.inbox.waiting()[0] == 0
+        begun = [entry.run_id for entry in lumia.runs.tail("0", timeout=0, limit=1000) if entry.kind == "start"]
+        assert begun == [first, one.run_id, other.run_id]
+
     def test_two_that_take_them_out_start_each_once(self, bot: Bot) -> None:
         bot.keep(*(bot.asked(n) for n in range(30)))
         waiting = bot.inbox._inbox.oldest()
