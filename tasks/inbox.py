@@ -20,6 +20,7 @@ from lumia.dead import DeadLetter
 from lumia.errors import BackendUnavailableError, LumiaError, StaleRoutesError
 from lumia.ids import id_time
 from lumia.journal import entry_text
+from lumia.marks import NORMAL
 from lumia.ports import Kept, RunRecord
 from tasks import letters
 
@@ -62,12 +63,7 @@ class RedisInbox:
     def find(self, run_id: str) -> RunRecord | None:
         """Return the record of a start that is still here."""
         text = self._transport.asked("hget", f"{self._transport.prefix}kept", run_id)
-        if text is None:
-            return None
-        flow, id, key, box = inbox.head(text.decode())
-        return RunRecord(
-            run_id, flow, id, key, run_id, "", "waiting", "", "", id_time(run_id), 0.0, (), (), box
-        )  # fmt: skip
+        return None if text is None else _record(run_id, *_read(text.decode())[:4])
 
     def oldest(self) -> list[tuple[str, str]]:
         """Return (run, text) of those that are next."""
@@ -85,15 +81,16 @@ class RedisInbox:
 
     def bury(self, run_id: str, reason: str) -> bool:
         """Make a dead letter of a start that can't be made; False when it is not there."""
-        record = self.find(run_id)
-        if record is None:
+        text = self._transport.asked("hget", f"{self._transport.prefix}kept", run_id)
+        if text is None:
             return False
+        flow, id, key, box, priority = _read(text.decode())
         letter = DeadLetter(
-            run_id, 0, "", record.id, record.key, reason, 0, record.box, time.time(), run_id, flow=record.flow
-        )
-        named = (run_id, run_id, record.id, record.key)
+            run_id, 0, "", id, key, reason, 0, box, time.time(), run_id, flow=flow, priority=priority
+        )  # fmt: skip
+        named = (run_id, run_id, id, key)
         told = [
-            entry_text("start", *named, flow=record.flow),
+            entry_text("start", *named, flow=flow),
             entry_text("dead", *named, reason=reason),
             entry_text("end", *named, outcome="failed", reason=reason),
         ]
@@ -102,6 +99,20 @@ class RedisInbox:
     def _take(self, run_id: str, letter: str, *entries: str) -> bool:
         limit = self._transport.limits.journal_bytes
         return bool(self._transport.call("unkeep", run_id, letters.call_id(), limit, letter, *entries))
+
+
+def _read(text: str) -> tuple[str, str, str, str, int]:
+    """Return what a start's text tells; one that can't be read is kept as it stands where a Box would be."""
+    try:
+        return inbox.head(text)
+    except (ValueError, TypeError):
+        return "pipe", "", "", text, NORMAL
+
+
+def _record(run_id: str, flow: str, id: str, key: str, box: str) -> RunRecord:
+    return RunRecord(
+        run_id, flow, id, key, run_id, "", "waiting", "", "", id_time(run_id), 0.0, (), (), box
+    )  # fmt: skip
 
 
 class InboxThread:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import lumia
-from lumia import inbox
+from lumia import inbox, revival
 from lumia.bus import Asked
 from lumia.cli.app import build
 from lumia.dead import DeadFilter
@@ -247,6 +248,28 @@ class TestEnds:
         assert letter.run_id == broken.run_id and "could not be started" in letter.error
         assert [entry.kind for entry in bot.journal(broken.run_id)] == ["start", "dead", "end"]
 
+    def test_its_letter_can_be_retried(self, bot: Bot) -> None:
+        (run,) = bot.keep(bot.asked(1, priority=6))
+        assert bot.inbox._inbox.bury(run, "was not planned")
+        (letter,) = bot.transport.dead(DeadFilter())
+        assert letter.priority == 6
+        retried = revival.retry(bot.runtime, replace(letter, priority=3))
+        bot.work()
+        assert bot.heard() == [1] and bot.transport.run(retried).outcome == "done"
+        assert bot.transport.dead(DeadFilter()) == []
+
+    @pytest.mark.parametrize("text", ["no JSON", "{}", "[]", '{"f":1,"i":2,"k":3,"b":4}'])
+    def test_a_text_that_nobody_can_read_holds_up_nobody(self, bot: Bot, text: str) -> None:
+        strange = Kept(new_id(), "", text)
+        bot.transport.inbox.keep([strange])
+        bot.keep(bot.asked(2))
+        bot.take()
+        bot.work()
+        (letter,) = bot.transport.dead(DeadFilter())
+        assert bot.heard() == [2] and (letter.run_id, letter.box) == (strange.run_id, text)
+        with pytest.raises(lumia.errors.DeadLetterError, match="can't be read"):
+            revival.retry(bot.runtime, letter)
+
     def test_a_plan_of_an_older_table_is_made_anew(self, bot: Bot) -> None:
         (run,) = bot.keep(bot.asked(1))
         bot.redis.hincrby("lumia:routes", "number", 1)
@@ -353,7 +376,8 @@ def test_what_is_written_is_json_that_reads_the_same(
 ) -> None:
     text = inbox.write("event", id, key, priority, box, also)
     found = json.loads(text)
-    assert (found["f"], found["i"], found["k"], found["b"]) == ("event", id, key, box) == inbox.head(text)
+    assert (found["f"], found["i"], found["k"], found["b"]) == ("event", id, key, box)
+    assert inbox.head(text) == ("event", id, key, box, found.get("p", 3))
     assert found.get("p", 3) == (3 if priority is None else priority)
     assert [tuple(row) for row in found.get("a", [])] == also
 
