@@ -135,8 +135,7 @@ class InboxThread:
         self._stop.set()
         self._thread.join(timeout=5)
         if not self._thread.is_alive():
-            with suppress(LumiaError, RedisError):
-                self._transport.lease(LEASE, self._transport.worker, 0.0)
+            self._give_back()
         self._forget()
 
     def _run(self) -> None:
@@ -146,11 +145,14 @@ class InboxThread:
                     self._turn()
                 except BackendUnavailableError as error:
                     self._fail("%s", error)
-                except (LumiaError, RedisError, OSError) as error:
+                except (RedisError, OSError) as error:
                     self._fail("starting what was accepted: %s", error)
+                except LumiaError as error:
+                    self._fail("starting what was accepted: %s", error)
+                    self._hand_on()
                 except Exception:
-                    log.exception("starting what was accepted failed; the next turn tries again")
-                    self._stop.wait(PAUSE_SECONDS)
+                    log.exception("starting what was accepted failed; another process may try, or this one again")
+                    self._hand_on()
 
     def _fail(self, text: str, error: Exception) -> None:
         log.warning(text, error)
@@ -158,8 +160,20 @@ class InboxThread:
         self._forget()
         self._stop.wait(PAUSE_SECONDS)
 
+    def _hand_on(self) -> None:
+        """Let another process try what failed here: the reason may be this one's alone."""
+        self._until = 0.0
+        self._forget()
+        self._give_back()
+        self._stop.wait(2 * RENEW_SECONDS)
+
+    def _give_back(self) -> None:
+        with suppress(LumiaError, RedisError):
+            self._transport.lease(LEASE, self._transport.worker, 0.0)
+
     def _turn(self) -> None:
         if not self._leads():
+            self._forget()
             self._stop.wait(RENEW_SECONDS)
             return
         self._listen()

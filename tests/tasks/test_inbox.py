@@ -347,6 +347,18 @@ class TestThread:
         finally:
             bot.inbox.stop()
 
+    def test_a_process_in_which_it_fails_lets_another_one_try(
+        self, bot: Bot, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        monkeypatch.setattr(bot.inbox._inbox, "oldest", lambda: 1 // 0)
+        bot.inbox.start()
+        try:
+            until(lambda: "ZeroDivisionError" in caplog.text)
+            until(lambda: bot.transport.lease(module.LEASE, "another", 5.0), timeout=2)
+            until(lambda: bot.redis.pubsub_numsub("lumia:mail")[0][1] == 0)
+        finally:
+            bot.inbox.stop()
+
 
 def test_killed_workers_lose_nothing_and_make_nothing_twice(root: Path, url: str) -> None:
     transport = RedisTransport(connect(url), worker=worker_name(), url=url)
