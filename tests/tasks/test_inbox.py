@@ -237,6 +237,14 @@ class TestEnds:
         end = bot.journal(first)[-1]
         assert (end.kind, end.outcome, end.reason) == ("end", "cancelled", "not wanted")
 
+    def test_one_that_is_begun_at_that_moment_can_be_cancelled(self, bot: Bot, monkeypatch: pytest.MonkeyPatch) -> None:
+        (run,) = bot.keep(bot.asked(1))
+        monkeypatch.setattr(bot.transport.kept, "find", lambda run_id: bot.take() and None)
+        assert bot.transport.cancel(run, "not wanted")
+        monkeypatch.undo()
+        bot.work()
+        assert bot.heard() == [] and bot.transport.run(run).outcome == "cancelled"
+
     def test_one_that_cannot_be_started_is_a_dead_letter_and_the_others_go_on(self, bot: Bot) -> None:
         broken = Kept(new_id(), "broken", '{"f":"pipe","i":"msg","k":"web:group-a","b":"{\\"j\\":1}","a":[["x"]]}')
         bot.transport.inbox.keep([broken])
