@@ -16,6 +16,8 @@ transport     values                                           passing it on
 
 from __future__ import annotations
 
+import os
+import threading
 from typing import Any, Generic, Literal, NoReturn, TypeVar, cast, final, get_args, get_origin
 
 from lumia import arc, boxwire
@@ -31,6 +33,15 @@ V = TypeVar("V")
 DEFAULT_LIMIT = 1 << 20
 
 _limit = DEFAULT_LIMIT
+_first_look = threading.Lock()
+
+
+def _after_fork() -> None:
+    global _first_look
+    _first_look = threading.Lock()  # another thread of the parent may have held it
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 @final
@@ -142,7 +153,9 @@ class Box(Generic[T_co]):
     def meta(self) -> dict[str, Any]:
         """What travels beside the content (`account`, `force_engage`, …): JSON values, edited in place."""
         if self._edited is None:
-            self._edited = boxwire.read_meta(self._written)
+            with _first_look:  # two threads must get the same dict
+                if self._edited is None:
+                    self._edited = boxwire.read_meta(self._written)
         return self._edited
 
     def _carried(self) -> str:

@@ -31,21 +31,31 @@ def write(flow: str, id: str, key: str, priority: int | None, box: str, also: Se
     return found + "}"
 
 
-def head(text: str) -> tuple[str, str, str, str]:
-    """Return flow, id, lane and the Box's wire text of a start."""
-    found: dict[str, Any] = json.loads(text)
-    return found["f"], found["i"], found["k"], found["b"]
+def head(text: str) -> tuple[str, str, str, str, int]:
+    """Return flow, id, lane, the Box's wire text and priority of a start; raises `ValueError` for any other text."""
+    return _head(_parsed(text))
 
 
 def read(run_id: str, text: str, bot: Runtime, table: Table, seconds: float) -> list[RunRequest]:
     """Return what a transport is asked for, planned with `table`. seconds: how long the start was kept."""
-    found: dict[str, Any] = json.loads(text)
-    flow, id, priority = found["f"], found["i"], found.get("p", NORMAL)
+    found = _parsed(text)
+    flow, id, key, wire, priority = _head(found)
     plan = table.index.plan(flow, id)
     if flow == "pipe" and not plan.steps:
         bot.log.warning("start(%r): nothing handles this pipeline; the run ends at once", id)
-    first = _request(run_id, flow, id, plan, found["b"], priority, key=found["k"], kept=round(seconds, 3))
+    first = _request(run_id, flow, id, plan, wire, priority, key=key, kept=round(seconds, 3))
     return [first, *(_twin(table, priority, *row) for row in found.get("a", ()))]
+
+
+def _parsed(text: str) -> dict[str, Any]:
+    found: Any = json.loads(text)
+    if not isinstance(found, dict) or not all(isinstance(found.get(name), str) for name in "fikb"):
+        raise ValueError("this text of the inbox is no start; was it written by another version?")
+    return found
+
+
+def _head(found: dict[str, Any]) -> tuple[str, str, str, str, int]:
+    return found["f"], found["i"], found["k"], found["b"], int(found.get("p", NORMAL))
 
 
 def _twin(table: Table, priority: int, id: str, wire: str) -> RunRequest:

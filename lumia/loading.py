@@ -154,7 +154,7 @@ def _own_name() -> str:
 def _write(file: Path, mark: Mark) -> int:
     """Write a mark whole and return its locked descriptor; not synced, since after a power cut it doesn't count."""
     values = {name: value for name, value in vars(mark).items() if name not in ("file", "alive")}
-    temporary = file.with_name(f".{file.name}")
+    temporary = file.with_name(f".{file.name}.{_own_name()}")  # several may amend one mark at once
     descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
     try:
         fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

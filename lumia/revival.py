@@ -89,7 +89,10 @@ def _plan(bot: Runtime, letter: DeadLetter) -> Plan:
     """Return what is left to do: as it was planned, or where that is lost, as it would be planned today."""
     if letter.plan:
         return Plan.parse(letter.plan)
-    steps = bot.routes.plan(letter.flow or "pipe", letter.id).steps
+    whole = bot.routes.plan(letter.flow or "pipe", letter.id)
+    if not letter.handler and whole.steps:  # it was given up before it was planned
+        return whole
+    steps = whole.steps
     for index, step in enumerate(steps):
         if step.handler == letter.handler:
             return Plan.of(steps[index:] if step.kind in ("pipe", "interceptor") else [step])

@@ -20,6 +20,7 @@ from lumia.dead import DeadLetter
 from lumia.errors import BackendUnavailableError, LumiaError, StaleRoutesError
 from lumia.ids import id_time
 from lumia.journal import entry_text
+from lumia.marks import NORMAL
 from lumia.ports import Kept, RunRecord
 from tasks import letters
 
@@ -62,12 +63,7 @@ class RedisInbox:
     def find(self, run_id: str) -> RunRecord | None:
         """Return the record of a start that is still here."""
         text = self._transport.asked("hget", f"{self._transport.prefix}kept", run_id)
-        if text is None:
-            return None
-        flow, id, key, box = inbox.head(text.decode())
-        return RunRecord(
-            run_id, flow, id, key, run_id, "", "waiting", "", "", id_time(run_id), 0.0, (), (), box
-        )  # fmt: skip
+        return None if text is None else _record(run_id, *_read(text.decode())[:4])
 
     def oldest(self) -> list[tuple[str, str]]:
         """Return (run, text) of those that are next."""
@@ -85,15 +81,16 @@ class RedisInbox:
 
     def bury(self, run_id: str, reason: str) -> bool:
         """Make a dead letter of a start that can't be made; False when it is not there."""
-        record = self.find(run_id)
-        if record is None:
+        text = self._transport.asked("hget", f"{self._transport.prefix}kept", run_id)
+        if text is None:
             return False
+        flow, id, key, box, priority = _read(text.decode())
         letter = DeadLetter(
-            run_id, 0, "", record.id, record.key, reason, 0, record.box, time.time(), run_id, flow=record.flow
-        )
-        named = (run_id, run_id, record.id, record.key)
+            run_id, 0, "", id, key, reason, 0, box, time.time(), run_id, flow=flow, priority=priority
+        )  # fmt: skip
+        named = (run_id, run_id, id, key)
         told = [
-            entry_text("start", *named, flow=record.flow),
+            entry_text("start", *named, flow=flow),
             entry_text("dead", *named, reason=reason),
             entry_text("end", *named, outcome="failed", reason=reason),
         ]
@@ -102,6 +99,20 @@ class RedisInbox:
     def _take(self, run_id: str, letter: str, *entries: str) -> bool:
         limit = self._transport.limits.journal_bytes
         return bool(self._transport.call("unkeep", run_id, letters.call_id(), limit, letter, *entries))
+
+
+def _read(text: str) -> tuple[str, str, str, str, int]:
+    """Return what a start's text tells; one that can't be read is kept as it stands where a Box would be."""
+    try:
+        return inbox.head(text)
+    except (ValueError, TypeError):
+        return "pipe", "", "", text, NORMAL
+
+
+def _record(run_id: str, flow: str, id: str, key: str, box: str) -> RunRecord:
+    return RunRecord(
+        run_id, flow, id, key, run_id, "", "waiting", "", "", id_time(run_id), 0.0, (), (), box
+    )  # fmt: skip
 
 
 class InboxThread:
@@ -124,8 +135,7 @@ class InboxThread:
         self._stop.set()
         self._thread.join(timeout=5)
         if not self._thread.is_alive():
-            with suppress(LumiaError, RedisError):
-                self._transport.lease(LEASE, self._transport.worker, 0.0)
+            self._give_back()
         self._forget()
 
     def _run(self) -> None:
@@ -135,11 +145,14 @@ class InboxThread:
                     self._turn()
                 except BackendUnavailableError as error:
                     self._fail("%s", error)
-                except (LumiaError, RedisError, OSError) as error:
+                except (RedisError, OSError) as error:
                     self._fail("starting what was accepted: %s", error)
+                except LumiaError as error:
+                    self._fail("starting what was accepted: %s", error)
+                    self._hand_on()
                 except Exception:
-                    log.exception("starting what was accepted failed; the next turn tries again")
-                    self._stop.wait(PAUSE_SECONDS)
+                    log.exception("starting what was accepted failed; another process may try, or this one again")
+                    self._hand_on()
 
     def _fail(self, text: str, error: Exception) -> None:
         log.warning(text, error)
@@ -147,8 +160,20 @@ class InboxThread:
         self._forget()
         self._stop.wait(PAUSE_SECONDS)
 
+    def _hand_on(self) -> None:
+        """Let another process try what failed here: the reason may be this one's alone."""
+        self._until = 0.0
+        self._forget()
+        self._give_back()
+        self._stop.wait(2 * RENEW_SECONDS)
+
+    def _give_back(self) -> None:
+        with suppress(LumiaError, RedisError):
+            self._transport.lease(LEASE, self._transport.worker, 0.0)
+
     def _turn(self) -> None:
         if not self._leads():
+            self._forget()
             self._stop.wait(RENEW_SECONDS)
             return
         self._listen()

@@ -10,7 +10,9 @@ from lumia.errors import LumiaError, StaleRoutesError
 from lumia.ports import Limits, RunRequest, Started
 from tasks import lanes, wire
 
-REFUSED = (b"stale", b"refused", b"gone", b"full", b"limited")
+NOT_FIRST = (b"gone", b"later")
+"""Answers about a start that has left the inbox, or has others before it there."""
+REFUSED = (b"stale", b"refused", b"full", b"limited", b"kept", *NOT_FIRST)
 """Answers of scripts that have stored no plan."""
 
 
@@ -33,7 +35,7 @@ class StartPort:
     ) -> list[list[Started] | Exception]:
         """Accept several starts in one trip, each in an atomic step of its own, in this order.
 
-        kept: each is in the inbox and leaves it in that step; for one that has left it the answer is empty.
+        kept: each is in the inbox and leaves it in that step; for one that is not the first there the answer is empty.
         """
         head = self._head(routes, kept=kept)
         replies = self.call_each("start", [[head, *self._runs(requests)] for requests in starts])
@@ -87,7 +89,7 @@ def _says(reply: Any, word: bytes) -> bool:
 
 
 def _started(reply: Sequence[bytes], routes: int | None) -> list[Started]:
-    if reply[0] == b"gone":
+    if reply[0] in NOT_FIRST:
         return []
     if reply[0] == b"stale":
         raise StaleRoutesError(f"the plans were made with table {routes}, published is {reply[1].decode()}")

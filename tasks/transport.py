@@ -324,9 +324,12 @@ class RedisTransport(StartPort, LedgerPort, QueuePort):
         """End a run and its attached children as cancelled, at their next commit or at once."""
         self.send_waiting(self.groups.of_run(run_id))
         keep, why = int(self.limits.keep_runs * 1000), clean(reason) or "cancelled"
-        answer = self.call("cancel", run_id, why, secrets.token_hex(8), keep, self.limits.journal_bytes)
+        asked = (run_id, why, secrets.token_hex(8), keep, self.limits.journal_bytes)
+        answer = self.call("cancel", *asked)
         if answer == b"unknown" and self.kept.cancel(run_id, why):
             return True
+        if answer == b"unknown":  # between the two it may have left the inbox
+            answer = self.call("cancel", *asked)
         if answer == b"unknown":
             raise UnknownRunError(f"run {run_id} is unknown here, or ended longer ago than runs are kept")
         if answer == b"ended":

@@ -1,15 +1,19 @@
 -- Accept runs in one atomic step. ARGV: prefix, header JSON {routes, window, keep, limit, kept}, then per run: JSON, wire.
 -- Returns {'ok', run, flag, run, …} (flag 1: a duplicate, j: joined that run), {'stale'} when a newer route table is
--- published, {'plan'} when one is missing, or {'full', …} and {'limited', …} (see lanes.lua).
--- kept: these are in the inbox and leave it now; {'gone'} when they have left it. Others that have to keep the order of
--- their lane (`il`) line up in the inbox while it holds any.
+-- published, {'plan'} when one is missing, {'kept', run, flag, …} from the inbox, or {'full', …} and {'limited', …} (see
+-- lanes.lua).
+-- kept: these are in the inbox and leave it now; {'gone'} when they have left it, {'later'} when they are not the first of
+-- it: one that fails in mid-trip and succeeds when it is sent again must not be overtaken by what follows it.
+-- Others that have to keep the order of their lane (`il`) line up in the inbox while it holds any.
 local head = cjson.decode(ARGV[2])
 if head.kept then
-  if redis.call('HEXISTS', P .. 'kept', cjson.decode(ARGV[3]).r) == 0 then return {'gone'} end
+  local id = cjson.decode(ARGV[3]).r
+  if redis.call('HEXISTS', P .. 'kept', id) == 0 then return {'gone'} end
+  if redis.call('LINDEX', P .. 'inbox', 0) ~= id then return {'later'} end
 elseif redis.call('EXISTS', P .. 'inbox') == 1 then
   local first = cjson.decode(ARGV[3])
   if first.il then
-    local also, answer = {}, {'ok'}
+    local also, answer = {}, {'kept'}
     for i = 3, #ARGV, 2 do
       local r = cjson.decode(ARGV[i])
       if i > 3 then also[#also + 1] = {r.i, ARGV[i + 1]} end

@@ -8,12 +8,14 @@ import socket
 import threading
 import weakref
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import dill
 import pytest
 
+from lumia import boxwire
 from lumia.box import Box, require
 from lumia.errors import ArcError, BoxCycleError, BoxError, BoxTypeError
 
@@ -103,6 +105,23 @@ def test_the_view_a_handler_gets_shares_meta_and_its_clone_keeps_the_declaration
     with pytest.raises(BoxTypeError):
         view.clone().into()
     assert view.expecting(Box, "p.other").into() == 5
+
+
+def test_threads_that_look_at_meta_for_the_first_time_get_the_same_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    box, both, read = Box.any(5, meta={"account": "1"}), threading.Barrier(2), boxwire.read_meta
+
+    def slowly(text: str) -> dict[str, Any]:
+        with suppress(threading.BrokenBarrierError):
+            both.wait(timeout=0.2)
+        return read(text)
+
+    monkeypatch.setattr(boxwire, "read_meta", slowly)
+    threads = [threading.Thread(target=lambda name=name: box.meta.update({name: 1})) for name in ("a", "b")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert box.meta == {"account": "1", "a": 1, "b": 1}
 
 
 def test_meta_is_edited_in_place_and_not_replaced() -> None:

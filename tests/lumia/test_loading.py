@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from lumia import loading
-from lumia.loading import IMPORT, marked, marks, of_process
+from lumia.loading import IMPORT, Mark, amend, marked, marks, of_process
 
 HOLDING = """
 import os, sys, time
@@ -92,3 +92,20 @@ def test_a_file_that_is_no_mark_is_passed_over(tmp_path: Path) -> None:
     for number, text in enumerate(("", "[]", '{"plugin": 1}', "\x00")):
         (tmp_path / loading.FOLDER / f"dice.{os.getppid()}-x-{number}.json").write_text(text)
     assert marks(tmp_path) == []
+
+
+def test_processes_that_amend_a_mark_at_once_leave_it_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder := tmp_path / loading.FOLDER).mkdir(parents=True)
+    mark = Mark("dice", "1.0.0+abc", IMPORT, 7, 1.0, file=folder / "dice.7-x-1.json")
+    replace = os.replace
+
+    def meanwhile(written: Path, file: Path) -> None:
+        monkeypatch.setattr(os, "replace", replace)
+        monkeypatch.setattr(os, "getpid", lambda: 8)
+        amend(mark, ended="SIGSEGV")
+        replace(written, file)
+
+    monkeypatch.setattr(os, "replace", meanwhile)
+    amend(mark, ended="exit code 1")
+    assert [one.ended for one in marks(tmp_path)] == ["exit code 1"]
+    assert [one.name for one in folder.iterdir()] == [mark.file.name]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import lumia
-from lumia import inbox
+from lumia import inbox, revival
 from lumia.bus import Asked
 from lumia.cli.app import build
 from lumia.dead import DeadFilter
@@ -236,6 +237,14 @@ class TestEnds:
         end = bot.journal(first)[-1]
         assert (end.kind, end.outcome, end.reason) == ("end", "cancelled", "not wanted")
 
+    def test_one_that_is_begun_at_that_moment_can_be_cancelled(self, bot: Bot, monkeypatch: pytest.MonkeyPatch) -> None:
+        (run,) = bot.keep(bot.asked(1))
+        monkeypatch.setattr(bot.transport.kept, "find", lambda run_id: bot.take() and None)
+        assert bot.transport.cancel(run, "not wanted")
+        monkeypatch.undo()
+        bot.work()
+        assert bot.heard() == [] and bot.transport.run(run).outcome == "cancelled"
+
     def test_one_that_cannot_be_started_is_a_dead_letter_and_the_others_go_on(self, bot: Bot) -> None:
         broken = Kept(new_id(), "broken", '{"f":"pipe","i":"msg","k":"web:group-a","b":"{\\"j\\":1}","a":[["x"]]}')
         bot.transport.inbox.keep([broken])
@@ -247,6 +256,28 @@ class TestEnds:
         assert letter.run_id == broken.run_id and "could not be started" in letter.error
         assert [entry.kind for entry in bot.journal(broken.run_id)] == ["start", "dead", "end"]
 
+    def test_its_letter_can_be_retried(self, bot: Bot) -> None:
+        (run,) = bot.keep(bot.asked(1, priority=6))
+        assert bot.inbox._inbox.bury(run, "was not planned")
+        (letter,) = bot.transport.dead(DeadFilter())
+        assert letter.priority == 6
+        retried = revival.retry(bot.runtime, replace(letter, priority=3))
+        bot.work()
+        assert bot.heard() == [1] and bot.transport.run(retried).outcome == "done"
+        assert bot.transport.dead(DeadFilter()) == []
+
+    @pytest.mark.parametrize("text", ["no JSON", "{}", "[]", '{"f":1,"i":2,"k":3,"b":4}'])
+    def test_a_text_that_nobody_can_read_holds_up_nobody(self, bot: Bot, text: str) -> None:
+        strange = Kept(new_id(), "", text)
+        bot.transport.inbox.keep([strange])
+        bot.keep(bot.asked(2))
+        bot.take()
+        bot.work()
+        (letter,) = bot.transport.dead(DeadFilter())
+        assert bot.heard() == [2] and (letter.run_id, letter.box) == (strange.run_id, text)
+        with pytest.raises(lumia.errors.DeadLetterError, match="can't be read"):
+            revival.retry(bot.runtime, letter)
+
     def test_a_plan_of_an_older_table_is_made_anew(self, bot: Bot) -> None:
         (run,) = bot.keep(bot.asked(1))
         bot.redis.hincrby("lumia:routes", "number", 1)
@@ -254,6 +285,20 @@ class TestEnds:
         assert bot.take() == 1 and bot.transport.inbox.waiting()[0] == 0
         bot.work()
         assert bot.heard() == [1] and bot.transport.run(run).outcome == "done"
+
+    def test_what_fails_in_the_middle_of_a_trip_is_not_overtaken(self, bot: Bot) -> None:
+        known = bot.runtime.table.index.plan("pipe", "msg").digest
+        (first,) = bot.keep(bot.asked(1))
+        bot.take()
+        bot.work()
+        bot.redis.delete(f"lumia:plan:{known}")  # as when Redis has lost its last second
+        one = bot.asked(2).kept(bot.runtime)
+        other = Kept(new_id(), "", one.text.replace('"msg"', '"unheard"', 1))
+        bot.transport.inbox.keep([one, other])
+        assert bot.take() == 2 and bot.transport.inbox.waiting()[0] == 1, "the second one waits for the next trip"
+        assert bot.take() == 1 and bot.transport.inbox.waiting()[0] == 0
+        begun = [entry.run_id for entry in lumia.runs.tail("0", timeout=0, limit=1000) if entry.kind == "start"]
+        assert begun == [first, one.run_id, other.run_id]
 
     def test_two_that_take_them_out_start_each_once(self, bot: Bot) -> None:
         bot.keep(*(bot.asked(n) for n in range(30)))
@@ -310,6 +355,18 @@ class TestThread:
         finally:
             bot.inbox.stop()
 
+    def test_a_process_in_which_it_fails_lets_another_one_try(
+        self, bot: Bot, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        monkeypatch.setattr(bot.inbox._inbox, "oldest", lambda: 1 // 0)
+        bot.inbox.start()
+        try:
+            until(lambda: "ZeroDivisionError" in caplog.text)
+            until(lambda: bot.transport.lease(module.LEASE, "another", 5.0), timeout=2)
+            until(lambda: bot.redis.pubsub_numsub("lumia:mail")[0][1] == 0)
+        finally:
+            bot.inbox.stop()
+
 
 def test_killed_workers_lose_nothing_and_make_nothing_twice(root: Path, url: str) -> None:
     transport = RedisTransport(connect(url), worker=worker_name(), url=url)
@@ -339,7 +396,8 @@ def test_what_is_written_is_json_that_reads_the_same(
 ) -> None:
     text = inbox.write("event", id, key, priority, box, also)
     found = json.loads(text)
-    assert (found["f"], found["i"], found["k"], found["b"]) == ("event", id, key, box) == inbox.head(text)
+    assert (found["f"], found["i"], found["k"], found["b"]) == ("event", id, key, box)
+    assert inbox.head(text) == ("event", id, key, box, found.get("p", 3))
     assert found.get("p", 3) == (3 if priority is None else priority)
     assert [tuple(row) for row in found.get("a", [])] == also
 
