@@ -112,7 +112,8 @@ def deploy(
                 return hand_over(transport, place, lock, operation=operation, turn=turn, wait=wait, say=on_step)
             except BackendUnavailableError as error:
                 return Outcome(
-                    "stopped", note=f"{error}; processes that run nevertheless take the change over when they start anew"
+                    "stopped",
+                    note=f"{error}; processes that run nevertheless take the change over when they start anew",
                 )
     except BackendUnavailableError:
         return Outcome("stopped", note=NOBODY)
