@@ -69,14 +69,14 @@ def test_a_seal_holds_for_one_record_and_one_secret() -> None:
 
 @pytest.mark.parametrize("fields", [{"name": "other"}, {"url": "--upload-pack=x"}, {"commit": "HEAD"}, {"more": 1}])
 def test_a_lock_is_checked_as_its_file_is_even_when_it_is_signed(fields: dict[str, Any]) -> None:
-    with pytest.raises(PkgError, match="the lock of the deployment record"):
+    with pytest.raises(DeploymentRecordError, match=r"^the lock of the deployment record .*; have .*`pkg sync`"):
         sealing.verified(sealing.sealed(wanting(**fields), SECRET), SECRET)
 
 
 def test_a_name_cannot_lead_out_of_the_folder() -> None:
     name = "../../../../config"
     record = Wanted({name: asdict(replace(DICE, name=name))})
-    with pytest.raises(PkgError, match="the lock of the deployment record"):
+    with pytest.raises(DeploymentRecordError, match=r"^the lock of the deployment record .*; have .*`pkg sync`"):
         sealing.verified(sealing.sealed(record, SECRET), SECRET)
 
 
@@ -237,6 +237,16 @@ def test_a_process_starts_although_its_root_cannot_be_noted(
     bot.transport.deployments().begin(root.sealed(root.held()), 60)
     assert arrive(bot).number == 0
     assert "No space left on device" in caplog.text
+
+
+def test_a_process_that_may_not_take_the_turn_starts_and_deploys_without(
+    bot: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lumia.pkg.turn.reached", lambda root: nullcontext((bot.transport, bot.config)))
+    Layout(bot.root).lock.parent.mkdir(exist_ok=True)
+    lockfile.write(bot.root, lockfile.Lock())
+    (Layout(bot.root).data / "turn").mkdir(parents=True)
+    assert arrive(bot).number == 1
 
 
 def test_a_process_that_starts_waits_until_a_pkg_at_work_has_put_back_what_was_rolled_back(
