@@ -20,8 +20,9 @@ from lumia.deployment import Member, Wanted
 from lumia.errors import DeploymentRecordError, OldRecordError, PkgError, StaleDeploymentError
 from lumia.inmemory import InMemoryTransport
 from lumia.opening import open_bot, taking
-from lumia.pkg import basis, bringing, deploying, journal, layers, lockfile, mutex, sealing
-from lumia.pkg.bringing import Root, arrive
+from lumia.pkg import arriving, basis, bringing, deploying, journal, layers, lockfile, mutex, sealing
+from lumia.pkg.arriving import arrive
+from lumia.pkg.bringing import Root
 from lumia.pkg.layers import Package
 from lumia.pkg.layout import Layout
 from lumia.pkg.model import Locked
@@ -263,7 +264,7 @@ def test_a_process_that_starts_waits_until_a_pkg_at_work_has_put_back_what_was_r
 
     at_work = [True]
     monkeypatch.setattr(Root, "held", held)
-    monkeypatch.setattr("lumia.pkg.bringing._at_work", lambda _: at_work[-1])
+    monkeypatch.setattr("lumia.pkg.arriving._at_work", lambda _: at_work[-1])
     monkeypatch.setattr("lumia.pkg.deploying.hand_over", lambda *a, **b: pytest.fail("half a change was deployed"))
     with ThreadPoolExecutor(1) as pool:
         arriving = pool.submit(arrive, bot)
@@ -275,15 +276,15 @@ def test_a_process_that_starts_waits_until_a_pkg_at_work_has_put_back_what_was_r
 
 def test_an_operation_that_died_is_cleared_up_by_the_process_that_finds_it(bot: Runtime) -> None:
     layout = Layout(bot.root)
-    assert not bringing._at_work(bot)
+    assert not arriving._at_work(bot)
     with mutex.hold(layout):
         begun = journal.Journal(
             id="20261122T000000-abcdef", started="2026-11-22T00:00:00Z", command="pkg -R dice",
             area="data/pkg/staging/x", changes=(), commit=journal.Commit(branch="main", old=None), had_lock=False,
         )  # fmt: skip
         journal.write(layout, begun)
-        assert bringing._at_work(bot)
-    assert not bringing._at_work(bot)
+        assert arriving._at_work(bot)
+    assert not arriving._at_work(bot)
     assert not layout.journal.exists()
 
 
