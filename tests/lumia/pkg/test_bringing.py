@@ -172,6 +172,20 @@ def test_what_was_rolled_back_makes_no_other_record_an_old_one(bot: Runtime) -> 
     assert active is not None and root.verified(active) == active and root.serial == 1
 
 
+def test_what_was_rolled_back_is_an_old_record_after_the_next_deployment(bot: Runtime) -> None:
+    root, deployments = root_of(bot), bot.transport.deployments()
+    deploying.hand_over(bot.transport, root, {})
+    deployments.attend(Member("worker"))
+    tried = root.sealed(replace(wanting(), serial=2))
+    deployments.answer(deployments.begin(tried, 60), "worker", "failed", ("broken",))
+    assert (deployments.look().state, root.verified(tried)) == ("rolled back", tried)
+    deployments.leave("worker")
+    deploying.hand_over(bot.transport, root, {}, operation="op")
+    assert root.serial == 3
+    with pytest.raises(OldRecordError):
+        root.verified(tried)
+
+
 def test_of_many_differences_the_first_are_told() -> None:
     many = Wanted({f"p{n}": {"version": "1"} for n in range(9)})
     assert basis.differences(many, Wanted({})).endswith("p4: 1 here, not in the bot; and 4 more")
