@@ -84,7 +84,7 @@ def open_following(load: str, *, start: bool = True) -> tuple[Runtime, int]:
     Its root is brought in step with the bot before anything is loaded. Returns the bot, and the number of the
     deployment it has loaded. Raises what `open_bot` does, and `PkgError`.
     """
-    from lumia.pkg.bringing import arrive
+    from lumia.pkg.arriving import arrive
 
     bot = open_bot()
     try:

@@ -67,20 +67,23 @@ def base_of(root: Root, deployments: Deployments, operation: str = "") -> int:
 
 
 def serial_of(root: Root, deployments: Deployments, wanted: Wanted) -> int:
-    """Return the serial of what `root` hands over: greater than that of any deployment known to have been active.
+    """Return the serial of what `root` hands over: greater than those of all deployments known, also rolled back ones.
 
     What was handed over for the same operation before keeps its own, so that it is begun once.
     """
-    seen = root.serial
-    try:
-        newest = deployments.wanted(deployments.look().number)
-        again = newest is not None and newest.operation and replace(newest, seal="", serial=0) == wanted
-        if newest is not None and again and newest.serial >= seen:
-            return newest.serial
-        _, working = active(root, deployments)
-    except DeploymentRecordError:
-        return seen + 1
-    return max(seen, working.serial if working is not None else 0) + 1
+    seen, standing = root.serial, deployments.look()
+    for number in (standing.number, standing.active):
+        try:
+            record = deployments.wanted(number)
+            if record is None:
+                continue
+            serial = root.verified(record).serial
+        except DeploymentRecordError:
+            continue
+        if number == standing.number and record.operation and replace(record, seal="", serial=0) == wanted:
+            return serial
+        seen = max(seen, serial)
+    return seen + 1
 
 
 def require(root: Root, deployments: Deployments, say: Callable[[str], None] = lambda text: None) -> None:

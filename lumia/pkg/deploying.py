@@ -37,6 +37,7 @@ WORKER_SECONDS = 30.0
 """How long it is waited for a worker, as one that is being restarted."""
 LOOK_SECONDS = 0.05
 SAY_SECONDS = 1.0
+NOBODY = "no process of the bot runs; the change takes effect at its next start"
 Say = Callable[[str], None]
 
 
@@ -53,8 +54,8 @@ class Outcome:
     """What became of a deployment.
 
     state: `active`: every live process has loaded it and works with it; `rolled back`: one could not, and all work on
-    with what they had (the caller puts the files back); `stopped`: no bot runs, so its next start loads it; `in step`:
-    the bot works with it already, and now this root has it, too.
+    with what they had (the caller puts the files back); `stopped`: no bot runs, so its next start takes it over; `in
+    step`: the bot works with it already, and now this root has it, too.
     number: the deployment's, 0 when there is none. processes: how many took part. note: what somebody should know.
     """
 
@@ -75,7 +76,7 @@ class Outcome:
             reasons = "; ".join(f"{', '.join(processes)}: {text}" for text, processes in whose.items())
             return f"it works on as before, since {reasons}"
         if self.state == "stopped":
-            return self.note or "no process of the bot runs; its next start loads it"
+            return self.note or NOBODY
         if self.state == "in step":
             return f"this bot root is in step with the bot (deployment {self.number})"
         return f"deployment {self.number}: {self.processes} processes of the bot switched in {self.seconds:.1f} s"
@@ -110,9 +111,12 @@ def deploy(
             try:
                 return hand_over(transport, place, lock, operation=operation, turn=turn, wait=wait, say=on_step)
             except BackendUnavailableError as error:
-                return Outcome("stopped", note=f"{error}; processes that run nevertheless load it when they start anew")
+                return Outcome(
+                    "stopped",
+                    note=f"{error}; processes that run nevertheless take the change over when they start anew",
+                )
     except BackendUnavailableError:
-        return Outcome("stopped", note="no process of the bot runs; its next start loads it")
+        return Outcome("stopped", note=NOBODY)
 
 
 def await_worker(root: Path, on_step: Callable[[str], None] = lambda text: None) -> None:

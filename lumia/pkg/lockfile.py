@@ -88,13 +88,13 @@ def _checked(data: Any, source: str, way_out: str = _WAY_OUT) -> Lock:
     return Lock({name: Locked(name=name, **entry.model_dump()) for name, entry in file.plugins.items()})
 
 
-def of_fields(plugins: Mapping[str, Mapping[str, Any]], source: str) -> Lock:
-    """Return the lock of plugin → fields of `Locked`, checked as a file is. Raises `PkgError`."""
+def of_fields(plugins: Mapping[str, Mapping[str, Any]], source: str, way_out: str = _WAY_OUT) -> Lock:
+    """Return the lock of plugin → fields of `Locked`, checked as `parse` does. Raises `PkgError`."""
     for name, fields in plugins.items():
         if fields.get("name") != name:
-            raise PkgError(f"{source} names {fields.get('name')!r} as {name!r}; {_WAY_OUT}")
+            raise PkgError(f"{source} names {fields.get('name')!r} as {name!r}; {way_out}")
     rows = {name: {key: one for key, one in fields.items() if key != "name"} for name, fields in plugins.items()}
-    return _checked({"version": VERSION, "plugins": rows}, source)
+    return _checked({"version": VERSION, "plugins": rows}, source, way_out)
 
 
 def read(root: Path) -> Lock:

@@ -214,10 +214,10 @@ def _until(retry_after: str) -> str:
     if retry_after.isascii() and retry_after.isdecimal() and len(retry_after) < 8:
         return f"after {retry_after} s"
     try:
-        moment = parsedate_to_datetime(retry_after)
-    except ValueError:
+        seconds = parsedate_to_datetime(retry_after).timestamp() - system.now()
+    except (ValueError, OverflowError):
         return "later"
-    return f"after {max(1, math.ceil(moment.timestamp() - system.now()))} s"
+    return f"after {max(1, math.ceil(seconds))} s"
 
 
 def _detail(reply: Reply) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import threading
 from collections.abc import Iterator, Mapping
@@ -18,6 +19,8 @@ SECONDS = 20.0
 """Longest time one request may take in all."""
 MAX_BYTES = 8 * 1024 * 1024
 """Largest answer, after decompression."""
+_NUMBERS = re.compile(r"^\[[^\]]*\] | \(_\w+\.c:\d+\)$")
+"""What a system's error has around its words: `[Errno 111] `, ` (_ssl.c:1006)`."""
 
 
 @dataclass(frozen=True)
@@ -128,5 +131,5 @@ class Wire:
         except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, UnicodeError) as error:
             if clock.over:
                 raise self._late() from None
-            told = plain(str(error), 200) or type(error).__name__
+            told = plain(_NUMBERS.sub("", str(error)), 200) or type(error).__name__
             raise RegistryError(f"the registry {self._url} can't be reached: {told}") from error

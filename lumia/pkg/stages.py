@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import uuid
@@ -18,10 +19,13 @@ def make(area: Path) -> Path:
     while True:
         folder = area / uuid.uuid4().hex[:12]
         folder.mkdir(parents=True)
-        lock = _locked(folder)
-        if lock is None:  # taken for a left one before it was locked
+        try:
+            _held[folder] = _locked(folder)
+        except (BlockingIOError, FileNotFoundError):  # taken for a left one before it was locked
             continue
-        _held[folder] = lock
+        except OSError:
+            folder.rmdir()
+            raise
         return folder
 
 
@@ -38,8 +42,9 @@ def sweep(area: Path) -> None:
     """Remove the folders below `area` whose process was killed, as far as that can be done."""
     with contextlib.suppress(OSError):
         for folder in area.iterdir():
-            lock = _locked(folder)
-            if lock is None:
+            try:
+                lock = _locked(folder)
+            except OSError:
                 continue
             try:
                 files.remove(folder)
@@ -47,15 +52,14 @@ def sweep(area: Path) -> None:
                 os.close(lock)
 
 
-def _locked(folder: Path) -> int | None:
-    """Return the lock on a folder that is there and nobody else's."""
-    with contextlib.suppress(OSError):
-        lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if os.path.samestat(os.fstat(lock), os.lstat(folder)):
-                return lock
-        except OSError:
-            pass
+def _locked(folder: Path) -> int:
+    """Return the lock on a folder. Raises `BlockingIOError` when it is somebody else's, `OSError`."""
+    lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.path.samestat(os.fstat(lock), os.lstat(folder)):
+            return lock
+        raise FileNotFoundError(errno.ENOENT, "another folder by now", str(folder))
+    except OSError:
         os.close(lock)
-    return None
+        raise

@@ -110,7 +110,8 @@ def _new_folder(root: Path, name: str | None) -> Path:
         parent = stages.make(root / STAGING)
     except OSError as error:
         raise SourceError(
-            f"{root / STAGING} can't be made: {error.strerror}; give this user the right to write there"
+            f"a folder in {root / STAGING} can't be made: {error.strerror}; it must be on a file system that knows "
+            "locks (flock), where this user may write"
         ) from error
     return parent / (underscored(name) if name else "plugin")
 

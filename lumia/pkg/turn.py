@@ -17,7 +17,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from lumia.deployment import Deployments, Holder, place_of
-from lumia.errors import BackendUnavailableError, BusyTurnError
+from lumia.errors import BackendUnavailableError, BusyTurnError, OperationError
 from lumia.pkg import mutex
 from lumia.pkg.deploying import reached
 from lumia.pkg.layout import Layout
@@ -46,12 +46,13 @@ def take(root: Path, *, timeout: float | None = None, say: Callable[[str], None]
 def attempt(root: Path, timeout: float) -> Iterator[int]:
     """Have the turn within the block if it can be had; else give 0, and go on without it.
 
-    timeout: seconds to wait for a holder on another machine; one on this machine is not waited for.
+    timeout: seconds to wait for a holder on another machine; one on this machine is not waited for. It can't be had
+    either where this process may not write.
     """
     with ExitStack() as held:
         try:
             token = _taken(root, 0, timeout, lambda text: None, held)
-        except mutex.HeldError:
+        except OperationError:
             token = 0
         yield token
 

@@ -13,8 +13,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from lumia.errors import LumiaError, RegistryError
+from lumia.pkg.complaint import complaint
 from lumia.pkg.registry_model import Revoked
-from lumia.pkg.text import plain
 from lumia.registry import repository
 from lumia.registry.index import Index
 
@@ -76,8 +76,10 @@ class Catalogue:
             return {"keys": [], "versions": []}
         try:
             return Revoked.model_validate_json(file.read_bytes()).model_dump(mode="json")
-        except (OSError, ValidationError) as error:
-            raise RegistryError(f"{file}: {plain(str(error), 200)}") from None
+        except ValidationError as error:
+            raise RegistryError(f"{file}: {complaint(error, 'the file')}") from None
+        except OSError as error:
+            raise RegistryError(f"{file} can't be read: {error.strerror}") from None
 
     def count(self) -> int:
         """Return how many plugins there are."""

@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from packaging.version import InvalidVersion, Version
+from pydantic import ValidationError
 
 from lumia.errors import LumiaError, RegistryError
+from lumia.pkg.complaint import complaint
 from lumia.pkg.git_process import GitFailed, run
 from lumia.pkg.signing import signatures_in
 from lumia.pkg.text import plain, plain_lines
@@ -94,9 +96,16 @@ def _tags(folder: Path) -> list[_Tag]:
             version = Version(name)
         except InvalidVersion:
             continue
-        date = datetime.fromtimestamp(int(seconds or 0), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        found.append(_Tag(name, version, target or own, date, message if kind == "tag" else ""))
+        found.append(_Tag(name, version, target or own, _date(seconds), message if kind == "tag" else ""))
     return sorted(found, key=lambda tag: tag.version, reverse=True)
+
+
+def _date(seconds: str) -> str:
+    try:
+        moment = datetime.fromtimestamp(int(seconds or 0), UTC)
+    except (ValueError, OverflowError, OSError):  # git keeps any number
+        moment = datetime.fromtimestamp(0, UTC)
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _version(folder: Path, tag: _Tag, yanked: dict[str, str], digests: dict[str, str]) -> dict[str, Any]:
@@ -131,7 +140,9 @@ def _manifest(folder: Path, tag: _Tag) -> dict[str, Any]:
         Manifest.model_validate(data)
     except GitFailed:
         raise RegistryError(f"{where} is missing") from None
-    except (ValueError, LumiaError) as error:
+    except ValidationError as error:
+        raise RegistryError(f"{where}: {complaint(error, 'all of it')}") from None
+    except (ValueError, RecursionError, LumiaError) as error:
         raise RegistryError(f"{where}: {plain(str(error), 300)}") from None
     return dict(data)
 

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from lumia.errors import LumiaError
 from lumia.manifest import Manifest
+from lumia.pkg.complaint import complaint
 from lumia.pkg.git_process import GitFailed, run
 from lumia.pkg.registry_model import GitUrl, Signature, Tag
 from lumia.pkg.requests import check_url
@@ -88,9 +89,8 @@ class Desk:
             manifest = Manifest.model_validate(submission.manifest)
             url = check_url(submission.git_url)
         except ValidationError as error:
-            first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-            place = ".".join(map(str, first["loc"]))
-            return [_check("schema", False, f"{place}: {first['msg']}")]
+            where = "" if error.title == Submission.__name__ else "manifest.json: "
+            return [_check("schema", False, f"{where}{complaint(error, 'all of it')}.")]
         except LumiaError as error:
             return [_check("schema", False, str(error))]
         checks = [_check("schema", True, "The submission and the manifest fit their schemas.")]

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from lumia import paths
 from lumia.errors import LumiaError
 from tasks.supervise.check_bot import check_bot
+from tasks.supervise.check_deployment import check_deployment
 from tasks.supervise.check_machine import check_machine
 from tasks.supervise.check_servers import check_servers
 from tasks.supervise.findings import FAIL, Finding, fail
@@ -33,7 +34,7 @@ def examine() -> list[Finding]:
         settings = Settings()
     state = running(Folders(root))
     url = os.environ.get("LUMIA_REDIS_URL", "").strip() or (state.redis_url if state is not None else "")
-    servers = [*check_servers(root, settings, state), *check_journal(root, url)]
+    servers = [*check_servers(root, settings, state), *check_journal(root, url), *check_deployment(root, url)]
     return [*findings, *servers, *check_bot(base, root, settings, state)]
 
 

@@ -20,8 +20,9 @@ from lumia.deployment import Member, Wanted
 from lumia.errors import DeploymentRecordError, OldRecordError, PkgError, StaleDeploymentError
 from lumia.inmemory import InMemoryTransport
 from lumia.opening import open_bot, taking
-from lumia.pkg import basis, bringing, deploying, journal, layers, lockfile, mutex, sealing
-from lumia.pkg.bringing import Root, arrive
+from lumia.pkg import arriving, basis, bringing, deploying, journal, layers, lockfile, mutex, sealing
+from lumia.pkg.arriving import arrive
+from lumia.pkg.bringing import Root
 from lumia.pkg.layers import Package
 from lumia.pkg.layout import Layout
 from lumia.pkg.model import Locked
@@ -69,14 +70,14 @@ def test_a_seal_holds_for_one_record_and_one_secret() -> None:
 
 @pytest.mark.parametrize("fields", [{"name": "other"}, {"url": "--upload-pack=x"}, {"commit": "HEAD"}, {"more": 1}])
 def test_a_lock_is_checked_as_its_file_is_even_when_it_is_signed(fields: dict[str, Any]) -> None:
-    with pytest.raises(PkgError, match="the lock of the deployment record"):
+    with pytest.raises(DeploymentRecordError, match=r"^the lock of the deployment record .*; have .*`pkg sync`"):
         sealing.verified(sealing.sealed(wanting(**fields), SECRET), SECRET)
 
 
 def test_a_name_cannot_lead_out_of_the_folder() -> None:
     name = "../../../../config"
     record = Wanted({name: asdict(replace(DICE, name=name))})
-    with pytest.raises(PkgError, match="the lock of the deployment record"):
+    with pytest.raises(DeploymentRecordError, match=r"^the lock of the deployment record .*; have .*`pkg sync`"):
         sealing.verified(sealing.sealed(record, SECRET), SECRET)
 
 
@@ -171,6 +172,20 @@ def test_what_was_rolled_back_makes_no_other_record_an_old_one(bot: Runtime) -> 
     assert active is not None and root.verified(active) == active and root.serial == 1
 
 
+def test_what_was_rolled_back_is_an_old_record_after_the_next_deployment(bot: Runtime) -> None:
+    root, deployments = root_of(bot), bot.transport.deployments()
+    deploying.hand_over(bot.transport, root, {})
+    deployments.attend(Member("worker"))
+    tried = root.sealed(replace(wanting(), serial=2))
+    deployments.answer(deployments.begin(tried, 60), "worker", "failed", ("broken",))
+    assert (deployments.look().state, root.verified(tried)) == ("rolled back", tried)
+    deployments.leave("worker")
+    deploying.hand_over(bot.transport, root, {}, operation="op")
+    assert root.serial == 3
+    with pytest.raises(OldRecordError):
+        root.verified(tried)
+
+
 def test_of_many_differences_the_first_are_told() -> None:
     many = Wanted({f"p{n}": {"version": "1"} for n in range(9)})
     assert basis.differences(many, Wanted({})).endswith("p4: 1 here, not in the bot; and 4 more")
@@ -239,6 +254,16 @@ def test_a_process_starts_although_its_root_cannot_be_noted(
     assert "No space left on device" in caplog.text
 
 
+def test_a_process_that_may_not_take_the_turn_starts_and_deploys_without(
+    bot: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lumia.pkg.turn.reached", lambda root: nullcontext((bot.transport, bot.config)))
+    Layout(bot.root).lock.parent.mkdir(exist_ok=True)
+    lockfile.write(bot.root, lockfile.Lock())
+    (Layout(bot.root).data / "turn").mkdir(parents=True)
+    assert arrive(bot).number == 1
+
+
 def test_a_process_that_starts_waits_until_a_pkg_at_work_has_put_back_what_was_rolled_back(
     bot: Runtime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -253,7 +278,7 @@ def test_a_process_that_starts_waits_until_a_pkg_at_work_has_put_back_what_was_r
 
     at_work = [True]
     monkeypatch.setattr(Root, "held", held)
-    monkeypatch.setattr("lumia.pkg.bringing._at_work", lambda _: at_work[-1])
+    monkeypatch.setattr("lumia.pkg.arriving._at_work", lambda _: at_work[-1])
     monkeypatch.setattr("lumia.pkg.deploying.hand_over", lambda *a, **b: pytest.fail("half a change was deployed"))
     with ThreadPoolExecutor(1) as pool:
         arriving = pool.submit(arrive, bot)
@@ -265,15 +290,15 @@ def test_a_process_that_starts_waits_until_a_pkg_at_work_has_put_back_what_was_r
 
 def test_an_operation_that_died_is_cleared_up_by_the_process_that_finds_it(bot: Runtime) -> None:
     layout = Layout(bot.root)
-    assert not bringing._at_work(bot)
+    assert not arriving._at_work(bot)
     with mutex.hold(layout):
         begun = journal.Journal(
             id="20261122T000000-abcdef", started="2026-11-22T00:00:00Z", command="pkg -R dice",
             area="data/pkg/staging/x", changes=(), commit=journal.Commit(branch="main", old=None), had_lock=False,
         )  # fmt: skip
         journal.write(layout, begun)
-        assert bringing._at_work(bot)
-    assert not bringing._at_work(bot)
+        assert arriving._at_work(bot)
+    assert not arriving._at_work(bot)
     assert not layout.journal.exists()
 
 

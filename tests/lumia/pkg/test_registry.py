@@ -146,7 +146,13 @@ def test_asking_too_often_says_when_to_come_back(registry: Registry, server: Fak
 
 
 @pytest.mark.parametrize(
-    "given, when", [("Sun, 22 Nov 2026 12:01:02 GMT", "after 62 s"), ("soon", "later"), ("", "later")]
+    "given, when",
+    [
+        ("Sun, 22 Nov 2026 12:01:02 GMT", "after 62 s"),
+        ("Sun, 22 Nov 99999999999999999999 12:01:02 GMT", "later"),
+        ("soon", "later"),
+        ("", "later"),
+    ],
 )
 def test_retry_after_may_be_a_date(
     registry: Registry, server: FakeRegistry, monkeypatch: pytest.MonkeyPatch, given: str, when: str

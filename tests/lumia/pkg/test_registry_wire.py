@@ -95,6 +95,13 @@ def test_a_registry_that_sends_its_asker_in_circles_is_asked_once(tmp_path: Path
         assert len(server.asked) == 1
 
 
+def test_one_that_is_away_is_told_in_words() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    with pytest.raises(RegistryError, match=f"^the registry http://127.0.0.1:{port} can't be reached: Connection refu"):
+        Wire(f"http://127.0.0.1:{port}").get("/pkg/dice")
+
+
 def test_one_that_hangs_up_can_not_be_reached() -> None:
     with speaking(lambda connection, over: None) as url, pytest.raises(RegistryError, match="can't be reached"):
         Wire(url).get("/pkg/dice")

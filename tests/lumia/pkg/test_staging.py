@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from dataclasses import replace
@@ -238,6 +239,18 @@ def test_what_a_killed_pkg_left_staged_is_swept_away_and_nothing_of_a_live_one(b
     assert (made.folder.is_dir(), left.exists()) == (True, False)
     discard(made)
     assert not list((bot.root / STAGING).iterdir())
+
+
+def test_a_file_system_without_locks_is_told_once_and_for_all(
+    bot: Bot, repo: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unknown(descriptor: int, how: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("lumia.pkg.stages.fcntl.flock", unknown)
+    with pytest.raises(SourceError, match="No locks available; it must be on a file system that knows locks"):
+        bot.stage(repo.url)
+    assert bot.staged() == []
 
 
 # Signatures.

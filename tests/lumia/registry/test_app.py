@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -105,6 +106,23 @@ def test_an_answer_is_kept_by_its_etag_until_a_tag_is_added(tmp_path: Path) -> N
         assert (changed.status_code, changed.json()["latest_tag"]) == (200, "v1.1.0")
 
 
+def test_a_hostile_repository_keeps_no_other_plugin_from_being_served(tmp_path: Path) -> None:
+    plugin(tmp_path / "weather", "v1.0.0")
+    tag = git(plugin(tmp_path / "late", "v1.0.0"), "cat-file", "tag", "v1.0.0")
+    (tmp_path / "tag").write_text(re.sub(r"> \d+ ", "> 99999999999999 ", tag) + "\n", "utf-8")
+    late = git(tmp_path / "late", "hash-object", "-t", "tag", "-w", "--literally", str(tmp_path / "tag"))
+    git(tmp_path / "late", "update-ref", "refs/tags/v1.0.0", late)
+    nested = plugin(tmp_path / "nested")
+    (nested / "manifest.json").write_text("[" * 100_000, "utf-8")
+    git(nested, "add", "--all")
+    git(nested, "commit", "--quiet", "--message", "v1")
+    git(nested, "tag", "v1.0.0")
+    with registry(tmp_path) as client:
+        answers = [client.get(f"/pkg/{name}") for name in ("weather", "late", "nested")]
+        assert [answer.status_code for answer in answers] == [200, 200, 404]
+        assert answers[1].json()["versions"][0]["date"] == "1970-01-01T00:00:00Z"
+
+
 def test_what_was_called_back_and_yanked_lies_beside_the_repositories(tmp_path: Path) -> None:
     plugin(tmp_path / "dice", "v1.0.0", "v1.1.0")
     with registry(tmp_path) as client:
@@ -177,6 +195,22 @@ def test_a_submission_that_lies_leaves_nothing_behind(tmp_path: Path, more: dict
         fits("submitted", answer.json())
         assert [one["name"] for one in answer.json()["checks"] if not one["ok"]] == [check]
         assert list((tmp_path / "here").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "more, told",
+    [
+        ({"size": "big"}, "size is no whole number."),
+        ({"licence": None, "pin": 1}, "licence is no text."),
+        ({"manifest": {"name": "dice", "nmae": "x"}}, "manifest.json: nmae is not known here."),
+        ({"manifest": {}}, "manifest.json: name is missing."),
+    ],
+)
+def test_a_submission_that_does_not_fit_is_told_in_words(tmp_path: Path, more: dict[str, Any], told: str) -> None:
+    whole = {"git_url": "https://e.org/dice", "tag": "v1", "manifest": {"name": "dice"}, "commit": "0" * 40,
+             "digest": f"sha256:{'0' * 64}", "size": 1, "licence": "MIT"}  # fmt: skip
+    checks = Desk(Catalogue(tmp_path), TOKEN).take(whole | more)
+    assert [(one["name"], one["ok"], one["text"]) for one in checks] == [("schema", False, told)]
 
 
 @pytest.mark.parametrize("text", ["{", "\xff", "[" * 100_000], ids=["cut off", "no UTF-8", "nested"])

@@ -10,8 +10,13 @@ from pathlib import Path
 import pytest
 
 from lumia import paths
+from lumia.config import ConfigStore
+from lumia.deployment import Wanted
+from lumia.pkg.bringing import Root
+from tasks.keys import PREFIX
 from tasks.supervise import doctor
 from tasks.supervise.bot_report import BotReport, bot_report
+from tasks.supervise.check_deployment import check_deployment
 from tasks.supervise.check_machine import check_machine
 from tasks.supervise.check_servers import check_servers
 from tasks.supervise.findings import FAIL, OK, RISK, Finding
@@ -111,6 +116,23 @@ def test_a_good_redis_is_fine(valkey_url: str, here: Path, monkeypatch: pytest.M
     monkeypatch.setenv("LUMIA_REDIS_URL", valkey_url)
     findings = list(check_servers(here, Settings(postgres_enabled=False), None))
     assert {one.level for one in findings} == {OK}
+
+
+def test_a_deployment_record_that_is_refused_here_is_a_risk_with_its_way_out(valkey_url: str, here: Path) -> None:
+    def found(record: Wanted) -> list[Finding]:
+        with connect(valkey_url) as redis:
+            redis.ask("HSET", f"{PREFIX}deployment", "active", "7", "active_wanted", record.dump())
+        return list(check_deployment(here, valkey_url))
+
+    root = Root(here, ConfigStore(here))
+    assert list(check_deployment(here, valkey_url)) == list(check_deployment(here, "")) == []
+    (foreign,) = found(Wanted({}))
+    assert (foreign.level, "deployment 7 is refused here" in foreign.message) == (RISK, True)
+    assert "not signed" in foreign.message and "`pkg sync`" in foreign.fix
+    assert [one.level for one in found(root.sealed(Wanted({}, serial=2)))] == [OK]
+    root.saw(root.sealed(Wanted({}, serial=2)))
+    (older,) = found(root.sealed(Wanted({}, serial=1)))
+    assert (older.level, "older than what" in older.message) == (RISK, True)
 
 
 def test_a_redis_that_does_not_answer_fails(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
