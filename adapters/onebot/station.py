@@ -248,7 +248,7 @@ class Station:
         if chat.group:
             await gateway.call(intake.remember_group, self.account.name, chat)
         msg = incoming.message(event, self.account.name, self.link.self_id)
-        await lumia.adapters.take(NAME, msg, event, meta={"backfilled": True} if backfilled else {})
+        await lumia.adapters.submit(NAME, msg, event, meta={"backfilled": True} if backfilled else {})
         if self.cursors.seen(chat.field, msg["time"]):
             await gateway.call(self.cursors.save)  # else nobody would look into this chat if the process died now
 

@@ -44,7 +44,7 @@ class Feed:
         return f"{login} {chat['id'] if chat else ''}"
 
     async def take(self, event: dict[str, Any]) -> None:
-        """Accept an event; the same one again changes nothing. Raises as `lumia.adapters.take`."""
+        """Accept an event; the same one again changes nothing. Raises as `lumia.adapters.submit`."""
         if event.get("type") in incoming.LOGINS:
             self.logins.changed(event)
             await self._keep_logins()
@@ -75,7 +75,7 @@ class Feed:
         answers = await self._answers_bot(event, login, found)
         msg = incoming.message(event, self.server, login, found, media, answers_bot=answers)
         await self._keep_referrer(event, msg)
-        await lumia.adapters.take(NAME, msg, event, meta=incoming.meta(event, login))
+        await lumia.adapters.submit(NAME, msg, event, meta=incoming.meta(event, login))
 
     async def _answers_bot(self, event: dict[str, Any], login: Login, found: Any) -> bool:
         author, replied, chat = incoming.quoted_author(event, found), incoming.replied(event, found), None

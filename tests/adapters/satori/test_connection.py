@@ -191,7 +191,7 @@ def test_what_was_not_taken_is_held_and_asked_for_again(
     satori: Satori, start: Start, seen: Seen, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     monkeypatch.setattr("adapters.satori.feed.PATIENCE", 0.0)
-    submit, away, refused = lumia.adapters.take, [False], []
+    submit, away, refused = lumia.adapters.submit, [False], []
 
     async def submitted(*args: Any, **kwargs: Any) -> str:
         if away[0]:
@@ -199,7 +199,7 @@ def test_what_was_not_taken_is_held_and_asked_for_again(
             raise error
         return await submit(*args, **kwargs)
 
-    monkeypatch.setattr(lumia.adapters, "take", submitted)
+    monkeypatch.setattr(lumia.adapters, "submit", submitted)
     with start():
         satori.say("before")
         until(lambda: stored() == 1)

@@ -51,7 +51,7 @@ def test_while_the_broker_is_away_nothing_is_accepted(satori: Satori, start: Sta
     with start(**HOOK) as running, pytest.MonkeyPatch.context() as patched:
         event, url = satori.say("quiet"), f"{running.url}/satori/main"
         assert satori.post(url, "h00k", satori.say("quiet first")).status_code == 204
-        patched.setattr(lumia.adapters, "take", away)
+        patched.setattr(lumia.adapters, "submit", away)
         answer = satori.post(url, "h00k", event)
         assert (answer.status_code, int(answer.headers["retry-after"]) >= 1) == (503, True)
         patched.undo()
