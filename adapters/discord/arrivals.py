@@ -25,7 +25,7 @@ _log = logging.getLogger("lumia.discord")
 async def interaction(account: Account, data: Mapping[str, Any], msg: dict[str, Any]) -> str:
     """Accept an interaction and return its run's id; its token stays out of Box and trace. msg: what it says."""
     await gateway.call(interactions.keep, account.name, data)
-    return await lumia.adapters.take(NAME, msg, raw=interactions.bare(data))
+    return await lumia.adapters.submit(NAME, msg, raw=interactions.bare(data))
 
 
 async def until_stored(state: AccountState, store: Callable[[], Awaitable[T]], what: str) -> T | None:

@@ -78,7 +78,7 @@ class Feed:
             return
         guild = await self._guild(str(data.get("guild_id") or ""))
         msg = incoming.message(data, account=self._account.name, me=self._session.me, guild=guild)
-        await until_stored(self._state, partial(lumia.adapters.take, NAME, msg, raw=data), f"message {data['id']}")
+        await until_stored(self._state, partial(lumia.adapters.submit, NAME, msg, raw=data), f"message {data['id']}")
 
     async def _interaction(self, data: dict[str, Any]) -> None:
         if interactions.is_talk(data):

@@ -49,6 +49,7 @@ class Station:
         self._fetching = asyncio.Semaphore(_FETCHES)
         self._no_history: set[str] = set()
         self._failed = Counter[str]()
+        self._to_fill: set[str] = set()
 
     @property
     def by_http(self) -> bool:
@@ -248,7 +249,7 @@ class Station:
         if chat.group:
             await gateway.call(intake.remember_group, self.account.name, chat)
         msg = incoming.message(event, self.account.name, self.link.self_id)
-        await lumia.adapters.take(NAME, msg, event, meta={"backfilled": True} if backfilled else {})
+        await lumia.adapters.submit(NAME, msg, event, meta={"backfilled": True} if backfilled else {})
         if self.cursors.seen(chat.field, msg["time"]):
             await gateway.call(self.cursors.save)  # else nobody would look into this chat if the process died now
 
@@ -274,9 +275,13 @@ class Station:
             _log.warning("onebot account %s: what was missed can't be fetched, the store is away", self.account.name)
             return
         for name, since in loading.result().items():
+            if name in self._to_fill:
+                continue  # an earlier connection's turn is still to come, and asks for what is missing by then
+            self._to_fill.add(name)
             self.inlet.begin(name, partial(self._fill, ask, name, since))
 
     async def _fill(self, ask: Callable[[str, Mapping[str, Any]], Awaitable[Answer]], name: str, since: float) -> None:
+        self._to_fill.discard(name)
         kind = name.partition("-")[0]
         if kind in self._no_history or kind not in backfill.ACTIONS:
             return
@@ -289,6 +294,9 @@ class Station:
                 self._no_history.add(kind)
                 _log.warning("onebot account %s: the peer has no %s, so what %s chats said during an outage is lost",
                              self.account.name, absent, kind)  # fmt: skip
+            return
+        except lumia.errors.UnreachableError:
+            self.cursors.hold(name)  # nobody was asked: the next connection is, however often this happens
             return
         except (UnknownOutcomeError, lumia.errors.NotDoneError) as error:
             self._not_filled(name, error)

@@ -16,7 +16,7 @@ from lumia import gateway
 from lumia.errors import LumiaError
 
 from . import session
-from .accounts import FILE, Server
+from .accounts import FILE, NAME, Server
 from .feed import Feed, until_stored
 from .intake import Intake
 from .wire import EVENT, IDENTIFY, META, PING, READY, ClosedError, Wire
@@ -47,6 +47,7 @@ class Connection:
     def __init__(self, feed: Feed, told: Callable[[bool, str], None], lost: asyncio.Event) -> None:
         self._feed, self._told, self._lost = feed, told, lost
         self._server: Server = feed.server
+        self._state = lumia.adapters.account(NAME, self._server.name)
         self._failures = 0
         self._silent = 0
         self._saved: int | None = None
@@ -54,7 +55,8 @@ class Connection:
     async def run(self) -> None:
         """Stay connected until cancelled; raises `NotAdmittedError`."""
         load = partial(gateway.call, session.load, self._server)
-        self._saved = await until_stored(load, f"satori account {self._server.name}: how far its events are stored")
+        what = f"satori account {self._server.name}: how far its events are stored"
+        self._saved = await until_stored(self._state, load, what)
         self._intake = Intake(self._take, self._saved)
         saver = asyncio.create_task(self._keep_saving())
         try:
@@ -72,7 +74,7 @@ class Connection:
 
     async def _take(self, event: dict[str, Any]) -> None:
         what = f"satori account {self._server.name}: event {event.get('sn')}"
-        await until_stored(partial(self._feed.take, event), what)
+        await until_stored(self._state, partial(self._feed.take, event), what)
 
     async def _connected(self) -> str:
         """Connect once and serve until the connection ends; returns why it did."""

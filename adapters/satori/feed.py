@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 
 import lumia
 from lumia import gateway
-from lumia.errors import BackendUnavailableError, BoxError, BoxTooLargeError, BusyLaneError, PayloadError
+from lumia.adapters import AccountState
+from lumia.errors import BoxError, PayloadError
 
 from . import delivery, files, incoming
 from .accounts import NAME, Login
@@ -18,8 +19,8 @@ from .logins import Logins
 
 T = TypeVar("T")
 PATIENCE = 60.0
-"""Seconds for which a message is offered to a lane that is full; then it is given up, so that others get through."""
-_PAUSES = (0.1, 5.0)
+"""Seconds for which an event is tried that fails by a fault; then it is given up, so that others get through."""
+_PAUSE = 1.0
 _MOST_REFERRER = 8192
 _log = logging.getLogger("lumia.satori")
 
@@ -74,11 +75,7 @@ class Feed:
         answers = await self._answers_bot(event, login, found)
         msg = incoming.message(event, self.server, login, found, media, answers_bot=answers)
         await self._keep_referrer(event, msg)
-        meta = incoming.meta(event, login)
-        try:
-            await lumia.adapters.submit(NAME, msg, event, meta=meta)
-        except BoxTooLargeError:
-            await lumia.adapters.submit(NAME, msg, meta=meta)
+        await lumia.adapters.submit(NAME, msg, event, meta=incoming.meta(event, login))
 
     async def _answers_bot(self, event: dict[str, Any], login: Login, found: Any) -> bool:
         author, replied, chat = incoming.quoted_author(event, found), incoming.replied(event, found), None
@@ -103,7 +100,8 @@ class Feed:
             return
         chat, account = incoming.chat_of(event) or {"kind": "private", "id": login.self_id}, self.server.account(login)
         key = lumia.payloads.lane(NAME, account, chat["kind"], chat["id"])
-        content = lumia.Box.any(event, meta={**incoming.meta(event, login), "account": account, "chat": chat})
+        meta = {**incoming.meta(event, login), "account": account, "chat": chat}
+        content = lumia.Box.any(lumia.media.unsigned_links(event), meta=meta)
         await gateway.start(id, content, flow="event", key=key, dedup=f"{key}:{incoming.fingerprint(event)}")
 
 
@@ -111,24 +109,17 @@ def _is_ours(account: str, chat: Mapping[str, Any], message_id: str) -> bool:
     return lumia.adapters.receipts.sent(NAME, account, chat, message_id) is not None
 
 
-async def until_stored(store: Callable[[], Awaitable[T]], what: str) -> T | None:
-    """Return what `store()` gives, tried until the broker takes it; None, and a log line, for what never can be."""
-    pause, since, told = _PAUSES[0], lumia.system.monotonic(), False
+async def until_stored(state: AccountState, store: Callable[[], Awaitable[T]], what: str) -> T | None:
+    """Return what `store()` gives, held until there is room for it; None, and a log line, for what never can be."""
+    since = lumia.system.monotonic()
     while True:
         try:
-            return await store()
-        except (BackendUnavailableError, gateway.BusyError) as error:
-            if not told:
-                _log.warning("%s waits for the broker: %s", what, error)
-                told = True
-            wait, since = pause, lumia.system.monotonic()
-            pause = min(_PAUSES[1], pause * 2)
+            return await lumia.adapters.hold(state, store)
         except (PayloadError, BoxError) as error:
             _log.error("%s can't be taken: %s", what, error)
             return None
-        except Exception as error:  # a full lane, or what nobody has thought of: others shall get through
+        except Exception:  # what nobody has thought of: others shall get through
             if lumia.system.monotonic() - since > PATIENCE:
                 _log.exception("%s was not taken for %g s and is given up", what, PATIENCE)
                 return None
-            wait = min(5.0, max(0.05, error.wait if isinstance(error, BusyLaneError) else 1.0))
-        await asyncio.sleep(wait * (0.75 + lumia.system.random() / 2))
+        await asyncio.sleep(_PAUSE * (0.75 + lumia.system.random() / 2))

@@ -60,7 +60,7 @@ async def _take(account: Account, read: Any, payload: Mapping[str, Any]) -> None
         return
     if isinstance(found, Talk):
         await _keep_answer(account, found.msg["message_id"], found.response_url)
-        await lumia.adapters.take(NAME, found.msg, found.raw)
+        await lumia.adapters.submit(NAME, found.msg, found.raw)
     elif found is not None:
         await _tell(account, found)
 

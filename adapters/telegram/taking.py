@@ -30,7 +30,7 @@ async def take(account: Account, me: Me, update: Any) -> None:
     try:
         found = incoming.read(update, account.name, me)
         if isinstance(found, Talk):
-            await lumia.adapters.take(NAME, found.msg, update)
+            await lumia.adapters.submit(NAME, found.msg, update)
             _show_typing(account, found.msg)
         elif found is not None:
             await _start(account.name, found)

@@ -92,8 +92,7 @@ async def submit(source: Source, body: Body) -> str:
     if body.callback_url:
         await gateway.call(_keep_callback, source, message_id, body.callback_url)
     raw = {"source": source.name, **body.model_dump(exclude_none=True, exclude={"media"})}
-    msg, _ = lumia.media.guarded(msg)
-    return await lumia.adapters.submit(NAME, msg, raw={**raw, "media": msg["media"]} if files else raw)
+    return await lumia.adapters.submit(NAME, msg, raw={**raw, "media": files} if files else raw)
 
 
 def _described(items: list[attachments.Item]) -> list[dict[str, Any]]:

@@ -1,6 +1,6 @@
 """The adapter port: what turns a platform's bytes into messages and back (spec §6, docs/adapters.md).
 
-Inbound: `accept`, `submit` and `take` start the pipeline `msg`; a platform gets its 2xx, its acknowledgement or its
+Inbound: `accept` and `submit` start the pipeline `msg`; a platform gets its 2xx, its acknowledgement or its
 cursor moved only after they returned. `account` tells how an account fares.
 
 Outbound: the consumer of `msg.send, dest=…` calls `dispatch`, the consumer of `<adapter>.send` sends inside of
@@ -28,7 +28,6 @@ from lumia.adapters.rows import Rows
 from lumia.adapters.serving import AccountQueue, serving, waiting
 from lumia.adapters.splitting import parts, utf16
 from lumia.adapters.states import AccountState, account
-from lumia.adapters.taking import take
 
 __all__ = [
     "RETRY",
@@ -57,7 +56,6 @@ __all__ = [
     "receipts",
     "serving",
     "submit",
-    "take",
     "utf16",
     "waiting",
 ]

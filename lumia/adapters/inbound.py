@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -10,9 +11,11 @@ from lumia import runtime
 from lumia.adapters.states import heard
 from lumia.box import Box
 from lumia.bus import event, pipe
+from lumia.errors import BoxError
 from lumia.payloads import dedup_key, lane
 
 MSG = "msg"
+_log = logging.getLogger("lumia.adapters")
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,10 @@ def accept(adapter: str, msg: dict[str, Any], raw: Any = None, *, meta: Mapping[
     msg: what `lumia.payloads.message` returned. raw: what the platform sent, JSON values; it becomes event
     `msg.<platform>` in the same script. A message with files that nobody has fetched yet starts event
     `msg.media.<platform>` where somebody consumes that, and pipeline `msg` follows once they are here.
+
+    Links that anybody may follow are not kept (`lumia.media.guarded`): those of `media` are sealed, those in `raw` lose
+    their signature. A raw twin that can't be in a Box, e.g. since it is too large, is left out: event `msg.<platform>`
+    does not happen then.
 
     meta: JSON values for the Box's meta besides account, chat and thread, e.g. {"backfilled": True} for what an outage
     delayed.
@@ -65,15 +72,28 @@ async def submit(adapter: str, msg: dict[str, Any], raw: Any = None, *, meta: Ma
 
 
 def arrived(msg: dict[str, Any], raw: Any = None, more: Mapping[str, Any] | None = None) -> Arrival:
-    """Return what is to be started for a message."""
+    """Return what is to be started for a message, fit to be kept."""
+    from lumia.media.links import guarded  # what fetches files needs this module
+
+    msg, raw = guarded(msg, raw)
     platform, account, chat = msg["platform"], msg["account"], msg["chat"]
     meta = {**(more or {}), "account": account, "chat": chat}
     if msg.get("thread") is not None:
         meta["thread"] = msg["thread"]
     key = lane(platform, account, chat["kind"], chat["id"])
     flow, id = _first(msg, platform)
-    also = () if raw is None else ((f"{MSG}.{platform}", Box.any(raw, meta={"account": account})),)
-    return Arrival(flow, id, Box.any(msg, meta=meta), key, dedup_key(key, msg["message_id"]), also)
+    return Arrival(flow, id, Box.any(msg, meta=meta), key, dedup_key(key, msg["message_id"]), _twin(msg, raw))
+
+
+def _twin(msg: dict[str, Any], raw: Any) -> tuple[tuple[str, Box[Any]], ...]:
+    if raw is None:
+        return ()
+    try:
+        return ((f"{MSG}.{msg['platform']}", Box.any(raw, meta={"account": msg["account"]})),)
+    except BoxError as error:
+        _log.warning("%s/%s: message %s is accepted without what the platform sent: %s",
+                     msg["platform"], msg["account"], msg["message_id"], error)  # fmt: skip
+        return ()
 
 
 def _first(msg: dict[str, Any], platform: str) -> tuple[str, str]:

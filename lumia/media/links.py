@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 from lumia import runtime
 from lumia.errors import MediaError
-from lumia.secrets import unsigned
+from lumia.secrets import HIDDEN, unsigned
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESSIV
 
 _SEAL = "sealed:"
 _FIELDS = ("url", "ref")
+_DEEPEST = 100
 _LONGEST = 4096
 """Characters that `lumia.payloads.Media` takes."""
 
@@ -34,7 +35,7 @@ def guarded(msg: dict[str, Any], raw: Any = None) -> tuple[dict[str, Any], Any]:
     """
     media, segments = msg.get("media") or (), msg.get("segments") or ()
     kept: dict[str, Any] = {"media": [_guarded(item) for item in media]} if media else {}
-    if segments:
+    if any(one["type"] != "text" for one in segments):
         kept["segments"] = [one if one["type"] == "text" else unsigned_links(one) for one in segments]
     return ({**msg, **kept} if kept else msg), unsigned_links(raw)
 
@@ -80,16 +81,32 @@ def _guarded(item: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def unsigned_links(value: Any) -> Any:
-    """Return JSON data with `***` for the signatures of links, as for events; the same object where there are none."""
+    """Return JSON data with `***` for the signatures of links, as for events; the same object where there are none.
+
+    What is nested deeper than 100 levels is `***` as a whole.
+    """
+    return _bare(value, _DEEPEST)
+
+
+def _bare(value: Any, depth: int) -> Any:
     if isinstance(value, str):
         return unsigned(value)
+    if not isinstance(value, Mapping | list | tuple):
+        return value
+    if depth == 0:
+        return HIDDEN
+    changed = {}
+    for key, item in value.items() if isinstance(value, Mapping) else enumerate(value):
+        if type(item) is str and "://" not in item:  # nearly all there is, in every message
+            continue
+        new = _bare(item, depth - 1)
+        if new is not item:
+            changed[key] = new
+    if not changed:
+        return value
     if isinstance(value, Mapping):
-        items = {key: unsigned_links(item) for key, item in value.items()}
-        return items if any(items[key] is not value[key] for key in items) else value
-    if isinstance(value, list | tuple):
-        listed = [unsigned_links(item) for item in value]
-        return listed if any(new is not old for new, old in zip(listed, value, strict=True)) else value
-    return value
+        return {**value, **changed}
+    return [changed.get(n, item) for n, item in enumerate(value)]
 
 
 def _sealed(text: str) -> str:

@@ -43,7 +43,6 @@ CALLS = {
     "adapters.receipts.sent": "platform, account, chat, message_id",
     "adapters.serving": "adapter, account",
     "adapters.submit": "adapter, msg, raw, *, meta",
-    "adapters.take": "adapter, msg, raw, *, meta",
     "adapters.waiting": "",
     "annotate": "**notes",
     "blobs.get": "ref",

@@ -219,7 +219,7 @@ class Broker:
         self.away, self._submit = False, lumia.adapters.submit
         self._error = error or BackendUnavailableError("the broker is away")
         self.refused = 0
-        monkeypatch.setattr(lumia.adapters.taking, "submit", self.submit)
+        monkeypatch.setattr(lumia.adapters, "submit", self.submit)
 
     async def submit(self, *args: Any, **kwargs: Any) -> str:
         if self.away:

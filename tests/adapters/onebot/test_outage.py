@@ -144,6 +144,42 @@ def test_a_connection_cut_within_a_frame_loses_nothing_and_repeats_nothing() -> 
         assert heard.wait(pieces + 3) == ["before", *(f"cut {n}" for n in range(pieces + 1)), "after"]
 
 
+def test_a_history_that_nobody_could_be_asked_for_is_not_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A chat is held back while its peer comes and goes: its history is due when there is no connection."""
+    heard, now = Heard(), int(lumia.system.now())
+    with site(heard) as gateway, OneBot("10001", token=TOKEN) as qq:
+        monkeypatch.setattr("adapters.onebot.station.FILL_TRIES", 1)
+        qq.connect(gateway.ws)
+        qq.say("before", group="12", time=now - 300)
+        heard.wait(1)
+        until(lambda: stored(), what="the cursor")
+        real, away = gateway.bot.transport.start_each, [True]
+
+        def start_each(starts: Any, *args: Any, **options: Any) -> Any:
+            if away[0] and "group-12" in str(starts):
+                raise BackendUnavailableError("away")
+            return real(starts, *args, **options)
+
+        monkeypatch.setattr(gateway.bot.transport, "start_each", start_each)
+        qq.say("held", group="12", time=now - 200)
+        state = lumia.adapters.account("onebot", "main", platform="qq")
+        until(lambda: "holds 1 back" in state.detail)
+        qq.cut()
+        qq.message("missed", group="12", time=now - 100)
+        for n in range(2):
+            qq.connect(gateway.ws)
+            qq.say(f"live {n}", group="12")
+            qq.say("read", group=f"1{n + 3}")
+            heard.wait(2 + n)
+            qq.cut()
+        until(lambda: state.state == "disconnected")
+        away[0] = False
+        until(lambda: "live 1" in heard.texts)
+        qq.connect(gateway.ws)
+        heard.wait(7)
+        assert sorted(heard.texts) == ["before", "held", "live 0", "live 1", "missed", "read", "read"]
+
+
 def test_what_a_dead_connection_swallowed_is_fetched_by_the_one_that_replaces_it() -> None:
     """Behind a router that forgot the connection, the peer's messages go nowhere, and the gateway hears nothing."""
     heard = Heard()

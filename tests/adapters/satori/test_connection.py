@@ -9,7 +9,7 @@ import pytest
 
 import lumia
 from lumia.adapters import AccountState
-from lumia.errors import BackendUnavailableError
+from lumia.errors import BackendUnavailableError, LaneFullError
 from tests.adapters.satori.conftest import Seen, Start, stored
 from tests.peers.satori import Satori
 from tests.support.wait import until
@@ -186,15 +186,17 @@ def test_a_message_too_large_with_its_raw_form_goes_without_it(satori: Satori, s
         assert len(seen.wait(1)[0][0]["text"]) == 400_006
 
 
-def test_what_the_broker_did_not_take_is_asked_for_again(
-    satori: Satori, start: Start, seen: Seen, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("error", [BackendUnavailableError("it is away"), LaneFullError("lane x is full")])
+def test_what_was_not_taken_is_held_and_asked_for_again(
+    satori: Satori, start: Start, seen: Seen, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
+    monkeypatch.setattr("adapters.satori.feed.PATIENCE", 0.0)
     submit, away, refused = lumia.adapters.submit, [False], []
 
     async def submitted(*args: Any, **kwargs: Any) -> str:
         if away[0]:
             refused.append(args)
-            raise BackendUnavailableError("the broker is away")
+            raise error
         return await submit(*args, **kwargs)
 
     monkeypatch.setattr(lumia.adapters, "submit", submitted)
@@ -207,10 +209,38 @@ def test_what_the_broker_did_not_take_is_asked_for_again(
         satori.cut()
         until(lambda: len(satori.identified) == 2)
         assert (satori.identified[1]["sn"], stored()) == (1, 1)
+        until(lambda: f"holds 1 back: {error}" in account("main").detail or "holds 2" in account("main").detail)
         away[0] = False
         seen.wait(2)
         until(lambda: stored() == 2)
     assert texts(seen) == ["before", "meanwhile"]
+
+
+def test_no_link_that_anybody_may_follow_is_kept(satori: Satori, start: Start, seen: Seen) -> None:
+    link = "https://cdn.example/cat.png?ex=66f1&hm=0f3a9c1de2b4f5a69788"
+    heard: list[Any] = []
+
+    @lumia.event.consumer("satori.guild_updated")
+    def other(content: lumia.Box[Any]) -> None:
+        heard.append(content.into())
+
+    @lumia.event.consumer("msg.satori")
+    def raw(content: lumia.Box[Any]) -> None:
+        heard.append(content.into())
+
+    with start(other, raw):
+        satori.say(content=f'quiet <img src="{link.replace("&", "&amp;")}"/>')
+        about = {
+            "type": "guild-updated",
+            "timestamp": 6,
+            "login": satori.logins[0],
+            "guild": {"id": "1", "avatar": link},
+        }
+        satori.push(about)
+        ((msg, _),) = seen.wait(1)
+        until(lambda: len(heard) == 2)
+        assert lumia.media.link(msg["media"][0]) == link
+    assert "0f3a9c1de2b4" not in str([seen.all, heard]) and str(heard).count("hm=***") == 2
 
 
 def test_a_login_without_a_possible_name_stops_no_other(satori: Satori, start: Start, seen: Seen) -> None:

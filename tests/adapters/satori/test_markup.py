@@ -141,8 +141,8 @@ def test_long_texts_are_split_and_only_the_first_message_quotes() -> None:
     assert contents[-1].endswith('</b><at id="7"/>')
 
 
-@pytest.mark.parametrize("unit", ["<!--", "<a ", '<a x="', "<b>", "</b>", "&#", "<a b=' "])
+@pytest.mark.parametrize("unit", ["<!--", "<a ", '<a x="', "<b>", "</b>", "&#", "<a b=' ", "\n"])
 def test_no_content_takes_long_to_read(unit: str) -> None:
     begun = time.process_time()
-    segments.text_of(segments.read("--> " + unit * (200_000 // len(unit))).segments)
+    segments.text_of(segments.read("--> " + unit * (200_000 // len(unit)) + "end").segments)
     assert time.process_time() - begun < 3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -93,6 +94,29 @@ def test_what_the_platform_sent_is_an_event_of_the_same_start() -> None:
         adapters.accept("toy", msg(), raw={"update_id": 4})
         bot.settle()
     assert seen == [{"update_id": 4}]
+
+
+LINK = "https://cdn.discordapp.com/attachments/1/2/cat.png?ex=66f1&is=66f0&hm=0f3a9c1de2b4f5a69788"
+
+
+@pytest.mark.parametrize("over", [{"pad": "x" * 2_000_000}, {"pad": json.loads("[" * 900 + "]" * 900)}, {}])
+def test_links_are_sealed_and_a_twin_that_fits_no_box_is_left_behind(over: dict[str, Any]) -> None:
+    seen: list[Any] = []
+
+    @lumia.event.consumer("msg.toy")
+    def raw(content: lumia.Box[Any]) -> None:
+        seen.append(content.into())
+
+    @lumia.pipe.on("msg")
+    def stage(content: lumia.Box[Any]) -> None:
+        seen.append(content.into())
+
+    with Bot(raw, stage) as bot:
+        adapters.accept("toy", msg(media=[{"kind": "image", "url": LINK}]), raw={"url": LINK, **over})
+        bot.settle()
+        told, twins = [one for one in seen if "text" in one], [one for one in seen if "text" not in one]
+        assert lumia.media.link(told[0]["media"][0]) == LINK and "0f3a9c1de2b4" not in str(seen)
+        assert [one["url"].rpartition("=")[2] for one in twins] == ([] if over.get("pad", [""])[0] == "x" else ["***"])
 
 
 def test_a_message_with_files_waits_for_them_only_where_somebody_fetches_them() -> None:
