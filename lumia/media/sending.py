@@ -14,6 +14,7 @@ import lumia
 from lumia import mediatypes
 from lumia.errors import BlobError, MediaError, RejectedError, TransientMediaError, UnreachableError
 from lumia.media.fetching import fetch
+from lumia.media.links import is_sealed, opened
 
 KINDS = ("image", "audio", "video", "file")
 MAX_NAME = 120
@@ -51,9 +52,9 @@ def files(segments: Sequence[Mapping[str, Any]]) -> list[File]:
 def outgoing(segment: Mapping[str, Any], n: int = 0) -> File:
     """Return the file of a segment `{"type": "image", "data": {"blob": {…}} or {"url": "https://…"}}`.
 
-    data["name"]: its name, if it has one. A URL is fetched through the same gate as files that come in, as effect
-    `file <n>`: give each segment of a message a number of its own. Raises `lumia.errors.RejectedError` for a file that
-    can't be had, `UnreachableError` where another try may help.
+    data["name"]: its name, if it has one. A URL, also a sealed one of a message that came in, is fetched through the
+    same gate as files that come in, as effect `file <n>`: give each segment of a message a number of its own. Raises
+    `lumia.errors.RejectedError` for a file that can't be had, `UnreachableError` where another try may help.
     """
     data = segment.get("data") or {}
     kind, name, blob = str(segment.get("type")), str(data.get("name") or ""), data.get("blob")
@@ -62,7 +63,8 @@ def outgoing(segment: Mapping[str, Any], n: int = 0) -> File:
         if not isinstance(url, str) or not url:
             raise RejectedError(f"a segment {kind!r} to be sent has data {{'blob': …}} or {{'url': 'https://…'}}")
         blob = _fetched(url, n, ("image/*",) if kind == "image" else None)
-        name = name or PurePosixPath(unquote(urlsplit(url).path)).name
+        if not name and not is_sealed(url):
+            name = PurePosixPath(unquote(urlsplit(url).path)).name
     media_type = str(blob.get("media_type") or mediatypes.UNKNOWN)
     return File(kind, safe_name(name, kind, media_type), media_type, int(blob.get("size") or 0), dict(blob))
 
@@ -78,7 +80,7 @@ def _fetched(url: str, n: int, types: Sequence[str] | None) -> dict[str, Any]:
 
 
 def _as_dict(url: str, types: Sequence[str] | None) -> dict[str, Any]:
-    return fetch(url, types=types, schemes=("https",)).as_dict()
+    return fetch(opened(url), types=types, schemes=("https",)).as_dict()
 
 
 def safe_name(name: str, kind: str, media_type: str) -> str:

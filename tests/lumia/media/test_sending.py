@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import lumia
 from lumia.errors import RejectedError, UnreachableError
-from lumia.media import File, files, outgoing
+from lumia.media import File, files, guarded, outgoing
 from lumia.media.sending import MAX_NAME, safe_name
 from lumia.testing import Bot, ManualClock
 from tests.support.outside import PNG, Behaviour, giving, head, peer, resolving, secured
@@ -62,6 +62,16 @@ def test_a_url_is_fetched_once_for_all_tries(bot: Bot, public: Any) -> None:
         bot.event("send", [segment])
     assert [(one.name, one.read()) for one in sent] == [("cat one.png", PNG)]
     assert len(server.seen) == 1
+
+
+def test_a_sealed_link_of_a_message_is_sent_on(bot: Bot, public: Any) -> None:
+    with public(giving(PNG)) as server:
+        link = server.url("/a/cat.png?sig=0f3a9c1de2b4", host="files.example")
+        (sealed,) = guarded({"media": [{"kind": "image", "url": link}]})[0]["media"]
+        bot.event("send", [{"type": "image", "data": {"url": sealed["url"]}}])
+        with pytest.raises(RejectedError, match="another bot"):
+            outgoing({"type": "image", "data": {"url": "sealed:AAAA"}})
+    assert [(one.name, one.read()) for one in sent] == [("image.png", PNG)] and sealed["url"] != link
 
 
 @pytest.mark.parametrize(
