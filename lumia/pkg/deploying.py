@@ -23,6 +23,7 @@ from lumia.errors import (
 )
 from lumia.pkg import basis
 from lumia.pkg.model import Locked
+from lumia.pkg.text import plain
 
 if TYPE_CHECKING:
     from lumia.config import ConfigStore
@@ -113,10 +114,15 @@ def deploy(
             except BackendUnavailableError as error:
                 return Outcome(
                     "stopped",
-                    note=f"{error}; processes that run nevertheless take the change over when they start anew",
+                    note=f"{why_away(error)}; processes that run all the same take it over when they start anew",
                 )
     except BackendUnavailableError:
         return Outcome("stopped", note=NOBODY)
+
+
+def why_away(error: Exception) -> str:
+    """Return why the broker couldn't be asked, without what is said of messages then."""
+    return f"the bot's broker does not answer ({plain(str(error.__cause__), 200)})" if error.__cause__ else str(error)
 
 
 def await_worker(root: Path, on_step: Callable[[str], None] = lambda text: None) -> None:

@@ -11,7 +11,7 @@ from lumia.deployment import Wanted
 from lumia.errors import BackendUnavailableError, DeploymentRecordError, PkgError, StaleDeploymentError, TransportError
 from lumia.pkg import basis, lockfile
 from lumia.pkg.bringing import Root
-from lumia.pkg.deploying import Outcome, reached
+from lumia.pkg.deploying import Outcome, reached, why_away
 
 if TYPE_CHECKING:
     from lumia.pkg.lockfile import Lock
@@ -53,8 +53,8 @@ def target(root: Path) -> Target:
             return Target(number, wanted, place.held())
     except TransportError as error:
         raise PkgError(
-            f"what the bot works with can't be asked for: {error}; or name a LOCK, as `pkg freeze` on another machine "
-            "prints it"
+            f"what the bot works with can't be asked for: {why_away(error)}; or name a LOCK, as `pkg freeze` "
+            "on another machine prints it"
         ) from error
 
 
@@ -79,7 +79,7 @@ def confirm(root: Path, target: Target, then: Callable[[Root], None] = lambda ro
             then(Root(root, config))
     except BackendUnavailableError as error:
         raise PkgError(
-            f"whether the bot still works with deployment {target.number} can't be asked for: {error}"
+            f"whether the bot still works with deployment {target.number} can't be asked for: {why_away(error)}"
         ) from error
 
 

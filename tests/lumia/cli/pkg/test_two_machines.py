@@ -17,8 +17,8 @@ import pytest
 from lumia.cli.init import create
 from lumia.cli.pkg.joining import Joiner
 from lumia.deployment import Holder, Wanted
-from lumia.errors import BusyTurnError, StaleDeploymentError
-from lumia.pkg import joining, mutex, turn
+from lumia.errors import BusyTurnError, PkgError, StaleDeploymentError
+from lumia.pkg import deploying, joining, mutex, turn
 from lumia.pkg.lockfile import Lock
 from lumia.pkg.model import Locked
 from tasks.transport import RedisTransport, connect
@@ -113,6 +113,15 @@ def test_a_root_that_would_join_what_is_over_by_now_goes_back_and_tells_nobody(
         joins(Lock())
     assert joins(Lock({"geo": Locked("geo", "1.0.0", None, "1" * 40, "/geo", "git", f"sha256:{'a' * 64}")})).ok
     assert transport.deployments().look().number == 2
+
+
+def test_a_broker_that_is_away_is_told_in_words_of_pkg(one: Pkg, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LUMIA_REDIS_URL", "redis://127.0.0.1:1/0")
+    monkeypatch.setattr("tasks.transport.connect", lambda url: connect(url, tries=0))
+    told = deploying.deploy(one.root, {}).text
+    assert told.startswith("the bot's broker does not answer (Error 111") and "dedup" not in told
+    with pytest.raises(PkgError, match=r"asked for: the bot's broker does not answer .*; or name a LOCK"):
+        joining.target(one.root)
 
 
 def test_what_was_changed_while_the_bot_was_away_goes_along_with_the_next_operation(
