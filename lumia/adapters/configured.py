@@ -17,7 +17,7 @@ from lumia.marks import is_name
 class Plugin:
     """An adapter there is. table: the setting that holds its accounts, "" when it has one account only.
 
-    disabled: it is switched off in config/lumia.toml.
+    owned: an account has the setting `owner`, who gets the probe. disabled: it is switched off in config/lumia.toml.
     """
 
     name: str
@@ -26,6 +26,7 @@ class Plugin:
     schema: Path
     table: str
     disabled: bool = False
+    owned: bool = False
 
 
 @dataclass(frozen=True)
@@ -68,8 +69,11 @@ def _plugin(found: Found) -> Plugin | None:
         return None
     adapter = found.manifest.adapter
     schema = found.folder / (found.manifest.config_schema or DEFAULT_SCHEMA_FILE)
-    table = adapter.accounts if adapter.accounts in read(schema) else ""
-    return Plugin(found.name, adapter, found.folder, schema, table, found.disabled)
+    declared = read(schema)
+    table = adapter.accounts if adapter.accounts in declared else ""
+    fields = declared[table].get("fields") if table and isinstance(declared[table], Mapping) else None
+    owned = isinstance(fields, Mapping) and "owner" in fields
+    return Plugin(found.name, adapter, found.folder, schema, table, found.disabled, owned)
 
 
 def configured(base: Path, root: Path, disabled: Collection[str] = ()) -> list[Configured]:

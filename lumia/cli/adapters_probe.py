@@ -81,7 +81,7 @@ def _tested(one: Configured, check: Callable[[str], Checked] | None, *, probe: b
     if not probe:
         return True
     if not one.destination:
-        if one.plugin.table:
+        if one.plugin.owned:
             where = f"[{one.plugin.table}.{one.account}] of config/{one.plugin.name}.toml"
             output.note(f"no probe was sent: nobody is named as `owner` in {where}")
         return True

@@ -285,7 +285,14 @@ class Transaction:
                 raise OperationError(f"it could not be handed to the running bot: {error}") from error
         if outcome is not None and not outcome.ok:
             self.journal = self.journal.with_(handed=False)  # every process has dropped it already
-            raise OperationError(f"the running bot did not take it: {outcome.text}")
+            raise OperationError(f"the running bot did not take {self._versions()}: {outcome.text}")
+
+    def _versions(self) -> str:
+        """Name what the operation would load, at most three; a process that died or hung can't tell which it was."""
+        loads = [one for one in self.journal.changes if one.kind not in ("remove", "disable", "mark")]
+        new = [f"{one.name} {one.after.version}" for one in loads if one.after is not None]
+        more = f" and {len(new) - 3} more" if len(new) > 3 else ""
+        return ", ".join(new[:3]) + more if new else "it"
 
     def uninstall_hooks(self) -> None:
         """Run post_uninstall of what is unloaded now; its files are still there, outside plugins/."""

@@ -195,7 +195,7 @@ def test_a_version_that_fails_anywhere_is_rolled_back_everywhere_and_reported(wo
     world.one.install("broken", "1.0.0", CODE.replace("count", "broken"))
     version = f"2.0.{list(FAILS).index(case)}"
     before = world.two.lock.plugins
-    with pytest.raises(OperationError, match="the running bot did not take it") as failed:
+    with pytest.raises(OperationError, match=f"the running bot did not take broken {version}") as failed:
         world.one.install("broken", version, code)
     assert "plugins/broken/plugin.py" in str(failed.value) and told in str(failed.value)
     assert world.one.lock.plugins["broken"].version == "1.0.0"

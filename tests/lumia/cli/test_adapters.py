@@ -118,6 +118,20 @@ def test_bad_credentials_are_an_error_without_the_secret(cli: Cli) -> None:
     assert "toy/main: the token *** is refused; take a new one" in done.err
 
 
+def test_an_owner_is_not_asked_for_where_there_is_no_such_setting(cli: Cli) -> None:
+    toy(cli, '[accounts.main]\ntoken = "good"\n')
+    schema = cli.root / "plugins" / "toy" / "config-schema.toml"
+    schema.write_text(SCHEMA.replace("[accounts.fields.owner]", "[accounts.fields.nick]"))
+    done = cli("adapters", "test", "toy")
+    assert (done.code, done.out) == (0, "toy/main\tok\t@toy_bot\n")
+    assert "owner" not in done.err
+
+
+def test_an_account_without_its_owner_is_told_where_to_name_one(cli: Cli) -> None:
+    done = toy(cli, '[accounts.main]\ntoken = "good"\n')("adapters", "test", "toy")
+    assert "nobody is named as `owner` in [accounts.main] of config/toy.toml" in done.err
+
+
 def test_the_probe_goes_to_the_owner_and_its_receipt_is_told(bot: Cli) -> None:
     done = toy(bot)("adapters", "test", "toy/main")
     assert done.code == 0, done.err

@@ -182,9 +182,9 @@ def test_what_the_running_bot_does_not_take_is_undone(bot: Bot, shop: Shop) -> N
 
     def deploy(lock: Lock) -> Answer:
         handed.append(lock.plugins["dice"].version)
-        return Answer(False, "worker-1: dice: import failed")
+        return Answer(False, "worker-1: it died")
 
-    with pytest.raises(OperationError, match=r"did not take it: worker-1: dice: import failed\. Everything is as it"):
+    with pytest.raises(OperationError, match=r"did not take dice 1\.1\.0: worker-1: it died\. Everything is as it"):
         bot.run(bot.action("upgrade", "dice", "1.1.0"), deploy=deploy)
     assert bot.state() == before
     assert handed == ["1.1.0"]  # every process has dropped it itself
