@@ -282,6 +282,18 @@ def test_members_tell_what_they_hold_until_they_leave(port: Port) -> None:
     assert port.deployments.members() == []
 
 
+def test_the_alarm_about_a_member_ends_with_it(valkey_url: str) -> None:
+    transport = RedisTransport(connect(valkey_url), worker="host:1:aa")
+    for name in ("a", "b", "c"):
+        transport.deployments().attend(Member(name))
+        transport.alarm(f"deployment in {name}", "it hangs", "restart it")
+    transport.redis.zincrby("lumia:members", -61_000, "b")
+    transport.deployments().leave("a")
+    transport.deployments().attend(Member("c"))
+    assert list(transport.redis.hkeys("lumia:alarms")) == [b"deployment in c"]
+    transport.close()
+
+
 def test_what_runs_in_flight_were_planned_with_is_in_use(port: Port) -> None:
     plan = Plan.of([PlanStep("dice.roll", "pipe", "1.0", "default", None, False, Retry())])
     run = new_id()
