@@ -45,10 +45,16 @@ class Page:
         self.socket.send(json.dumps(frame))
 
     def until(self, type: str, **wanted: Any) -> dict[str, Any]:
-        """Read on until a frame of this type with these fields comes."""
+        """Read on until a frame of this type with these fields comes.
+
+        One about a run may have come before the acknowledgement that names that run.
+        """
+        earlier = iter(tuple(self.seen) if "run_id" in wanted else ())
         while True:
-            frame = json.loads(self.socket.recv(timeout=10))
-            self.seen.append(frame)
+            frame = next(earlier, None)
+            if frame is None:
+                frame = json.loads(self.socket.recv(timeout=10))
+                self.seen.append(frame)
             if frame["type"] == type and all(frame.get(name) == value for name, value in wanted.items()):
                 return dict(frame)
 
