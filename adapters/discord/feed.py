@@ -10,10 +10,11 @@ from typing import Any
 
 import lumia
 from lumia import gateway, runtime
+from lumia.adapters import until_stored
 
 from . import incoming, interactions
 from .accounts import NAME, Account
-from .arrivals import interaction, until_stored
+from .arrivals import interaction
 from .guilds import Guild
 from .session import Session
 

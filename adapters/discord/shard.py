@@ -14,11 +14,11 @@ from websockets.exceptions import WebSocketException
 
 import lumia
 from lumia import gateway
+from lumia.adapters import until_stored
 from lumia.errors import LumiaError
 
 from . import closing
 from .accounts import NAME, Account
-from .arrivals import until_stored
 from .closing import IDENTIFY, REFUSED, RESUME, Next
 from .feed import Feed
 from .identify import Starts

@@ -13,11 +13,12 @@ from websockets.exceptions import InvalidStatus, WebSocketException
 
 import lumia
 from lumia import gateway
+from lumia.adapters import until_stored
 from lumia.errors import LumiaError
 
 from . import session
 from .accounts import FILE, NAME, Server
-from .feed import Feed, until_stored
+from .feed import Feed
 from .intake import Intake
 from .wire import EVENT, IDENTIFY, META, PING, READY, ClosedError, Wire
 

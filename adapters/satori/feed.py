@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import logging
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from typing import Any
 
 import lumia
 from lumia import gateway
-from lumia.adapters import AccountState
-from lumia.errors import BoxError, PayloadError
 
 from . import delivery, files, incoming
 from .accounts import NAME, Login
 from .logins import Logins
 
-T = TypeVar("T")
-PATIENCE = 60.0
-"""Seconds for which an event is tried that fails by a fault; then it is given up, so that others get through."""
-_PAUSE = 1.0
 _MOST_REFERRER = 8192
-_log = logging.getLogger("lumia.satori")
 
 
 class Feed:
@@ -107,19 +98,3 @@ class Feed:
 
 def _is_ours(account: str, chat: Mapping[str, Any], message_id: str) -> bool:
     return lumia.adapters.receipts.sent(NAME, account, chat, message_id) is not None
-
-
-async def until_stored(state: AccountState, store: Callable[[], Awaitable[T]], what: str) -> T | None:
-    """Return what `store()` gives, held until there is room for it; None, and a log line, for what never can be."""
-    since = lumia.system.monotonic()
-    while True:
-        try:
-            return await lumia.adapters.hold(state, store)
-        except (PayloadError, BoxError) as error:
-            _log.error("%s can't be taken: %s", what, error)
-            return None
-        except Exception:  # what nobody has thought of: others shall get through
-            if lumia.system.monotonic() - since > PATIENCE:
-                _log.exception("%s was not taken for %g s and is given up", what, PATIENCE)
-                return None
-        await asyncio.sleep(_PAUSE * (0.75 + lumia.system.random() / 2))

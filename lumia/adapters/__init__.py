@@ -15,7 +15,7 @@ from __future__ import annotations
 from lumia.adapters import receipts
 from lumia.adapters.checking import Checked, check
 from lumia.adapters.delivery import RETRY, Outgoing, delivering
-from lumia.adapters.holding import hold
+from lumia.adapters.holding import hold, until_stored
 from lumia.adapters.inbound import accept, submit
 from lumia.adapters.listing import AccountInfo, accounts
 from lumia.adapters.names import queue
@@ -56,6 +56,7 @@ __all__ = [
     "receipts",
     "serving",
     "submit",
+    "until_stored",
     "utf16",
     "waiting",
 ]

@@ -13,11 +13,14 @@ from typing import TypeVar
 
 from lumia import system
 from lumia.adapters.states import AccountState
-from lumia.errors import BackendUnavailableError, BusyLaneError
+from lumia.errors import BackendUnavailableError, BoxError, BusyLaneError, PayloadError
 
 T = TypeVar("T")
 PAUSES = (0.25, 5.0)
 """Seconds between two tries: the first pause, which doubles, and the longest."""
+PATIENCE = 60.0
+"""Seconds for which `until_stored` tries what fails by a fault; then it is given up, so that others get through."""
+FAULT_PAUSE = 1.0
 _log = logging.getLogger("lumia.adapters")
 
 
@@ -48,3 +51,22 @@ async def hold(state: AccountState, store: Callable[[], Awaitable[T]]) -> T:
     finally:
         if held is not None:
             held()
+
+
+async def until_stored(state: AccountState, store: Callable[[], Awaitable[T]], what: str) -> T | None:
+    """Return what `store()` gives, held as by `hold`; None, and a log line, for what never can be stored.
+
+    what: names it in the log, e.g. "message 12". A fault that nobody has thought of is tried for `PATIENCE`.
+    """
+    since, whose = system.monotonic(), f"{state.standing.adapter}/{state.standing.account}"
+    while True:
+        try:
+            return await hold(state, store)
+        except (PayloadError, BoxError) as error:
+            _log.error("%s of %s can't be taken: %s", what, whose, error)
+            return None
+        except Exception:  # others shall get through
+            if system.monotonic() - since > PATIENCE:
+                _log.exception("%s of %s was not taken for %g s and is given up", what, whose, PATIENCE)
+                return None
+        await asyncio.sleep(FAULT_PAUSE * (0.75 + system.random() / 2))

@@ -190,7 +190,7 @@ def test_a_message_too_large_with_its_raw_form_goes_without_it(satori: Satori, s
 def test_what_was_not_taken_is_held_and_asked_for_again(
     satori: Satori, start: Start, seen: Seen, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    monkeypatch.setattr("adapters.satori.feed.PATIENCE", 0.0)
+    monkeypatch.setattr("lumia.adapters.holding.PATIENCE", 0.0)
     submit, away, refused = lumia.adapters.submit, [False], []
 
     async def submitted(*args: Any, **kwargs: Any) -> str:
