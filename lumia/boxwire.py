@@ -26,6 +26,8 @@ from math import isfinite
 from types import FunctionType, MappingProxyType, ModuleType
 from typing import Any, Literal, Protocol, cast
 
+import orjson
+
 from lumia.boxtype import type_name
 from lumia.errors import BoxError, BoxSignatureError, BoxTypeError
 from lumia.resources import is_resource
@@ -167,11 +169,14 @@ def to_json(value: Any) -> JsonContent | None:
     """Return `value` as JSON content, or None when JSON would not give back exactly this value, types included."""
     if not _exact(value, _DEPTH):
         return None
-    text = _readable(value)
-    if not text.isascii() and _has_surrogates(text):
-        text = _escaped(value)
-        if _decoder.decode(text) != value:  # a high and a low surrogate side by side would come back as one character
-            return None
+    try:
+        text = orjson.dumps(value).decode()
+    except TypeError:  # integers of more than 64 bits and lone surrogates are Python's own
+        text = _readable(value)
+        if not text.isascii() and _has_surrogates(text):
+            text = _escaped(value)
+            if _decoder.decode(text) != value:  # a high and a low surrogate together would come back as one character
+                return None
     return JsonContent(text) if type(value) in (dict, list) else JsonContent(text, value)
 
 
@@ -267,21 +272,19 @@ class _MetResource(Exception):
 
 def _exact(value: Any, depth: int) -> bool:
     kind = type(value)
-    if kind is dict or kind is list:
-        return depth > 0 and _exact_parts(value, kind, depth - 1)
-    if kind is int:
-        return bool(-_WIDE < value < _WIDE)
-    return kind in _PLAIN or (kind is float and isfinite(value))
-
-
-def _exact_parts(value: Any, kind: type, depth: int) -> bool:
     if kind is dict:
         for key in value:
             if type(key) is not str:
                 return False
         value = value.values()
+    elif kind is not list:
+        if kind is int:
+            return bool(-_WIDE < value < _WIDE)
+        return kind in _PLAIN or (kind is float and isfinite(value))
+    if not depth:
+        return False
     for part in value:  # noqa: SIM110 (a generator costs more than most of what it would go through)
-        if type(part) not in _PLAIN and not _exact(part, depth):
+        if type(part) not in _PLAIN and not _exact(part, depth - 1):
             return False
     return True
 

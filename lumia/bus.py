@@ -109,6 +109,9 @@ class _Flow:
         **options: Unpack[StartOptions],
     ) -> Asked:
         """Return the start that `start` would make outside of a step, for the gateway to commit with others."""
+        if options.keys() <= _USUAL:  # what every message of a chat comes with
+            given = _Options(options.get("key"), options.get("dedup"), False, 0.0, options.get("priority"))
+            return Asked(self._flow, id, content, given, also)
         return Asked(self._flow, id, content, _options(**options), also)
 
 
@@ -128,6 +131,9 @@ class StartOptions(TypedDict, total=False):
     max_wait: float
     rate: Rate | None
     queue: str | None
+
+
+_USUAL = {"key", "dedup", "priority"}
 
 
 class _Options:
@@ -265,45 +271,51 @@ class Asked:
     def __init__(
         self, flow: str, id: str, content: Box[Any], options: _Options, also: Sequence[tuple[str, Box[Any]]] = ()
     ) -> None:
-        twin = _Options(None, "", False, 0.0, options.priority)
         self.id = id
         self.in_line = bool(options.key) and not (
             options.lane or options.rate or options.delay or options.queue or content.is_arc
-        ) and not any(box.is_arc for _, box in also)  # fmt: skip
-        self._wanted = [(flow, id, content, options), *(("event", name, box, twin) for name, box in also)]
+        )
+        for _, box in also:
+            self.in_line = self.in_line and not box.is_arc
+        self._flow, self._content, self._options, self._also = flow, content, options, also
         self._ids = [system.new_id()]
 
     @property
     def boxes(self) -> list[Box[Any]]:
         """Return the Boxes, that of the run first."""
-        return [box for _, _, box, _ in self._wanted]
+        return [self._content, *(box for _, box in self._also)]
 
     def requests(self, bot: Any, table: Table) -> list[RunRequest]:
         """Return what a transport is asked for, planned with `table`; raises what `start` says of wrong arguments."""
-        self._ids += [system.new_id() for _ in self._wanted[len(self._ids) :]]
-        (first, *others), (run, *more) = self._wanted, self._ids
-        found = [_request(bot, run, *first, table=table, in_line=self.in_line)]
-        return found + [_request(bot, run, *one, table=table) for run, one in zip(more, others, strict=True)]
+        self._ids += [system.new_id() for _ in range(1 + len(self._also) - len(self._ids))]
+        run, *more = self._ids
+        found = [
+            _request(bot, run, self._flow, self.id, self._content, self._options, table=table, in_line=self.in_line)
+        ]
+        twin = _Options(None, "", False, 0.0, self._options.priority)
+        for one, (name, box) in zip(more, self._also, strict=True):
+            found.append(_request(bot, one, "event", name, box, twin, table=table))
+        return found
 
     def kept(self, bot: Runtime) -> Kept:
         """Return what an inbox is asked to keep of a start that is `in_line`; raises what `start` says of it."""
         from lumia import inbox  # see lumia.store
-        from lumia.ports import Kept
 
-        wires = []
-        for _, id, content, _ in self._wanted:
-            check_name("id", id)
-            wires.append(require(content, f"start({id!r})").dump(bot.secret))
-        flow, id, _, options = self._wanted[0]
-        also = [(one[1], wire) for one, wire in zip(self._wanted[1:], wires[1:], strict=True)]
-        text = inbox.write(flow, id, options.key or "", options.priority, wires[0], also)
-        return Kept(self._ids[0], options.dedup, text)
+        options, wire = self._options, _wire(bot, self.id, self._content)
+        also = [(name, _wire(bot, name, box)) for name, box in self._also]
+        text = inbox.write(self._flow, self.id, options.key or "", options.priority, wire, also)
+        return inbox.Kept(self._ids[0], options.dedup, text)
 
     def unsettled(self) -> StaleRoutesError:
         """Return the error for a route table that doesn't stand still."""
         return StaleRoutesError(
             f"start({self.id!r}): the route table changed {PLANNED_AT_MOST} times meanwhile; try again"
         )
+
+
+def _wire(bot: Runtime, id: str, content: Box[Any]) -> str:
+    check_name("id", id)
+    return require(content, f"start({id!r})").dump(bot.secret)
 
 
 def _start_now(flow: str, id: str, content: Box[Any], options: _Options, also: Sequence[tuple[str, Box[Any]]]) -> str:

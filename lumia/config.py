@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import wraps
+from functools import cache, wraps
 from typing import Any, TypeVar
 
 from lumia.config_field import TYPE_NAMES, UNSET, Field
@@ -153,9 +153,7 @@ def derived(*plugins: str) -> Callable[[Callable[[], T]], Callable[[], T]]:
 def _find(name: str) -> LiveFile:
     store = _active_store()
     if store is None:
-        from lumia.runtime import current
-
-        current()
+        _runtime().current()
         raise NotRunningError("the active bot has no configuration; open it with lumia.runtime.open_bot()")
     if _collecting.get() is not None and name not in store.plugins():
         raise ConfigError(f"settings of {name} can be read once it is loaded: in on_load() or in a handler")
@@ -169,9 +167,15 @@ def _registered(store: ConfigStore, name: str) -> LiveFile:
 
 
 def _active_store() -> ConfigStore | None:
-    from lumia.runtime import current
-
-    try:
-        return current().config
-    except NotRunningError:
+    bot = _runtime().active()
+    if bot is None:
         return None
+    store: ConfigStore = bot.config
+    return store
+
+
+@cache
+def _runtime() -> Any:
+    from lumia import runtime  # which needs this module
+
+    return runtime

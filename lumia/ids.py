@@ -21,15 +21,16 @@ def is_message(id: str) -> bool:
 _PAIRS = [first + second for first in _ALPHABET for second in _ALPHABET]
 
 
-def _base32(number: int, length: int) -> str:
-    pairs = []
-    for _ in range(length // 2):
-        number, digits = divmod(number, 1024)
-        pairs.append(_PAIRS[digits])
-    return "".join(reversed(pairs))
+def _base32(number: int) -> str:
+    """Return the last 60 bits of a number as `_REST` characters."""
+    pairs = _PAIRS
+    return (
+        pairs[number >> 50 & 1023] + pairs[number >> 40 & 1023] + pairs[number >> 30 & 1023]
+        + pairs[number >> 20 & 1023] + pairs[number >> 10 & 1023] + pairs[number & 1023]
+    )  # fmt: skip
 
 
-_latest = (0, _base32(0, _TIME))
+_latest = (0, "0" * _TIME)
 
 
 def timed_id(seconds: float, noise: int) -> str:
@@ -37,15 +38,15 @@ def timed_id(seconds: float, noise: int) -> str:
     global _latest
     ms, (known, head) = int(seconds * 1000), _latest
     if ms != known:
-        head = _base32(ms, _TIME)
+        head = _base32(ms)[_REST - _TIME :]
         _latest = (ms, head)
-    return head + _base32(noise, _REST)
+    return head + _base32(noise)
 
 
 def child_id(run_id: str, step: int, ordinal: int | str) -> str:
     """Return the id of what step `step` of `run_id` starts as number `ordinal`; a retry makes the same id."""
     digest = hashlib.sha256(f"{run_id}/{step}/{ordinal}".encode()).digest()
-    return run_id[:_TIME] + _base32(int.from_bytes(digest[:8], "big"), _REST)
+    return run_id[:_TIME] + _base32(int.from_bytes(digest[:8], "big"))
 
 
 def fired_id(schedule: str, due: float) -> str:

@@ -10,25 +10,27 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import orjson
+
 from lumia.marks import NORMAL
-from lumia.ports import RunRequest
+from lumia.ports import Kept, RunRequest
 from lumia.system import new_id
 
 if TYPE_CHECKING:
     from lumia.routes import Plan
     from lumia.runtime import Runtime, Table
 
-_text = json.encoder.encode_basestring
+__all__ = ["Kept", "head", "read", "write"]
 
 
 def write(flow: str, id: str, key: str, priority: int | None, box: str, also: Sequence[tuple[str, str]] = ()) -> str:
     """Return the text of a start. box: wire text. also: (event id, wire text) of the events beside it."""
-    found = f'{{"f":"{flow}","i":{_text(id)},"k":{_text(key)},"b":{_text(box)}'
+    found: dict[str, Any] = {"f": flow, "i": id, "k": key, "b": box}
     if priority not in (None, NORMAL):
-        found += f',"p":{priority}'
+        found["p"] = priority
     if also:
-        found += ',"a":[' + ",".join(f"[{_text(one)},{_text(wire)}]" for one, wire in also) + "]"
-    return found + "}"
+        found["a"] = also
+    return orjson.dumps(found).decode()
 
 
 def head(text: str) -> tuple[str, str, str, str, int]:

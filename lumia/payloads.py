@@ -391,6 +391,7 @@ def reply_to(msg: Mapping[str, Any], pid: int | None = None) -> str:
     return destination(number, platform, chat["kind"], chat["id"])
 
 
+@lru_cache(maxsize=4096)
 def lane(platform: str, account: str, kind: str, id: str) -> str:
     """Return the key under which a chat's messages are served in order (DESIGN §4), e.g. `qq:10001:group-12`."""
     return f"{platform}:{escape_id(account)}:{kind}-{escape_id(id)}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from lumia.dead import DeadFilter, DeadLetter, Failure
 from lumia.flow import NEVER, Deferred
@@ -299,8 +299,7 @@ class QueueInfo:
 ANY = DeadFilter()
 
 
-@dataclass(frozen=True)
-class Kept:
+class Kept(NamedTuple):
     """A start that is accepted before it is planned. text: what `lumia.inbox` reads; dedup: as of `RunRequest`."""
 
     run_id: str

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import random as _random
+import struct
 import time
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -53,8 +54,12 @@ class RealClock:
         return time.monotonic()
 
     def noise(self) -> int:
-        """Return 60 random bits."""
-        return int.from_bytes(os.urandom(8)) >> 4
+        """Return 60 random bits; the system is asked for many at a time, since every message needs some."""
+        try:
+            return _noise.pop()
+        except IndexError:
+            _noise.extend(word >> 4 for word in struct.unpack("256Q", os.urandom(2048)))
+            return self.noise()
 
     def random(self) -> float:
         """Return a number in [0, 1)."""
@@ -62,6 +67,8 @@ class RealClock:
 
 
 _REAL = RealClock()
+_noise: list[int] = []
+os.register_at_fork(after_in_child=_noise.clear)
 
 
 @cache

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from lumia import runtime
 from lumia.adapters.states import heard
@@ -18,8 +17,7 @@ MSG = "msg"
 _log = logging.getLogger("lumia.adapters")
 
 
-@dataclass(frozen=True)
-class Arrival:
+class Arrival(NamedTuple):
     """What is started for a message. flow: pipe or event. also: the raw twin, if there is one."""
 
     flow: str

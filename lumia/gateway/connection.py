@@ -5,15 +5,28 @@ No timer per request: each connection notes since when it waits, and the server 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, ClassVar
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from starlette.responses import Response
+from uvicorn.protocols.http.httptools_impl import (
+    HEADER_RE,
+    HEADER_VALUE_RE,
+    STATUS_LINE,
+    HttpToolsProtocol,
+    RequestResponseCycle,
+)
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from lumia.gateway.settings import Settings
 
+EXCHANGE = "lumia.exchange"
+"""Where the scope of an HTTP request has uvicorn's cycle of it, for `respond`."""
 MAX_HEAD = 65_536
 """Bytes of a request line with its headers."""
+_CLOSES = b"connection: close\r\n"
+_PLAIN = frozenset({b"connection", b"transfer-encoding"})
 _SLOW = b"HTTP/1.1 408 Request Timeout\r\n"
 _LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\n"
 _FULL = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 2\r\n"
@@ -72,6 +85,8 @@ class Connection(_Watched, HttpToolsProtocol):
         """End a head."""
         self._in_head, self._head_bytes, self.head_since = False, 0, 0.0
         super().on_headers_complete()
+        scope: dict[str, Any] = self.scope  # type: ignore[assignment]
+        scope[EXCHANGE] = self.cycle
 
     def pause_writing(self) -> None:
         """Note since when the client takes nothing."""
@@ -112,6 +127,51 @@ class SocketConnection(_Watched, WebSocketsSansIOProtocol):
         """Note that it does again."""
         self.paused_since = 0.0
         super().resume_writing()
+
+
+async def respond(cycle: RequestResponseCycle, response: Response, secured: Sequence[tuple[bytes, bytes]]) -> bool:
+    """Write a whole answer at once, as two messages to uvicorn would; False where it has to be these after all.
+
+    secured: headers that every answer gets which has not set them itself. Nearly all answers have the heads of others,
+    which are checked and joined once.
+    """
+    if cycle.response_started or cycle.scope["method"] == "HEAD":
+        return False
+    found = _head(response.status_code, tuple(response.raw_headers), secured)
+    if found is None or found[1] != len(response.body):
+        return False
+    if cycle.flow.write_paused and not cycle.disconnected:
+        await cycle.flow.drain()
+    if cycle.disconnected:
+        return True
+    cycle.response_started = cycle.response_complete = True
+    cycle.waiting_for_100_continue = False
+    more = [] if cycle.keep_alive else [_CLOSES]
+    for name, value in cycle.default_headers:
+        more += (name, b": ", value, b"\r\n")
+    cycle.transport.write(b"".join((found[0], *more, b"\r\n", response.body)))
+    cycle.message_event.set()
+    if not cycle.keep_alive:
+        cycle.transport.close()
+    cycle.on_response()
+    return True
+
+
+@lru_cache(maxsize=1024)
+def _head(
+    status: int, headers: Sequence[tuple[bytes, bytes]], secured: Sequence[tuple[bytes, bytes]]
+) -> tuple[bytes, int] | None:
+    """Return the head of an answer and its Content-Length; None for one that is not that plain."""
+    names = [name.lower() for name, _ in headers]
+    if names.count(b"content-length") != 1 or not _PLAIN.isdisjoint(names) or status in (204, 304):
+        return None
+    parts = [STATUS_LINE[status]]
+    for name, value in (*headers, *(pair for pair in secured if pair[0] not in names)):
+        if HEADER_RE.search(name) or HEADER_VALUE_RE.search(value):
+            return None
+        parts += (name.lower(), b": ", value, b"\r\n")
+    length = headers[names.index(b"content-length")][1]
+    return (b"".join(parts), int(length)) if length.isdigit() else None
 
 
 def of(settings: Settings) -> tuple[type[Connection], type[SocketConnection]]:

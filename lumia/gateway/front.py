@@ -14,7 +14,8 @@ from starlette.responses import Response
 from starlette.routing import Route, WebSocketRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from lumia.gateway.guards import Guard, Metered, Refusal, secured, swallow
+from lumia.gateway.connection import EXCHANGE, respond
+from lumia.gateway.guards import RAW_SECURITY_HEADERS, Guard, Metered, Refusal, secured, swallow
 from lumia.gateway.mounting import refusal
 from lumia.gateway.settings import Settings
 
@@ -26,22 +27,28 @@ class WholeRequest(Request):
 
     async def body(self) -> bytes:
         """Return the whole body."""
-        if not hasattr(self, "_body"):
-            if self._stream_consumed:
-                raise RuntimeError("Stream consumed")
-            self._body = await self._read()
-        return self._body
-
-    async def _read(self) -> bytes:
+        if hasattr(self, "_body"):
+            return self._body
+        if self._stream_consumed:
+            raise RuntimeError("Stream consumed")
         parts: list[bytes] = []
-        while True:
+        while not self._stream_consumed:
             message = await self._receive()
             if message["type"] == "http.disconnect":
                 raise ClientDisconnect
             parts.append(message.get("body", b""))
-            if not message.get("more_body", False):
-                self._stream_consumed = True
-                return parts[0] if len(parts) == 1 else b"".join(parts)
+            self._stream_consumed = not message.get("more_body", False)
+        self._body = parts[0] if len(parts) == 1 else b"".join(parts)
+        return self._body
+
+
+def _securing(send: Send) -> Send:
+    async def answer(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message["headers"] = secured(message.get("headers", ()))
+        await send(message)
+
+    return answer
 
 
 class Front:
@@ -57,24 +64,23 @@ class Front:
 
     async def http(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
-
-        async def answer(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                message["headers"] = secured(message.get("headers", ()))
-            await send(message)
-
         why = self._guard.refusal(scope)
         if why is not None:
-            await self._refuse(why, scope, receive, answer)
+            await self._refuse(why, scope, receive, _securing(send))
             return
         settings = self._settings
         metered = Metered(receive, settings.max_body, settings.body_timeout, self._guard.too_large)
         endpoint = self._found(scope)
         if endpoint is None:
-            await self._behind(scope, metered, answer)
+            await self._behind(scope, metered, _securing(send))
             return
-        response = await endpoint(WholeRequest(scope, metered, answer))
-        await response(scope, metered, answer)
+        response = await endpoint(WholeRequest(scope, metered, send))
+        exchange: Any = scope.get(EXCHANGE)
+        whole = exchange is not None and type(response).__call__ is Response.__call__
+        if not whole or not await respond(exchange, response, RAW_SECURITY_HEADERS):
+            await response(scope, metered, _securing(send))
+        elif response.background is not None:
+            await response.background()
 
     async def websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one WebSocket, or refuse it before its handshake."""

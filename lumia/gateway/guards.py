@@ -34,8 +34,8 @@ SECURITY_HEADERS = {
     "cross-origin-resource-policy": "same-origin",
     "cache-control": "no-store",
 }
-_RAW = tuple((name.encode(), value.encode()) for name, value in SECURITY_HEADERS.items())
-_NAMES = frozenset(name for name, _ in _RAW)
+RAW_SECURITY_HEADERS = tuple((name.encode(), value.encode()) for name, value in SECURITY_HEADERS.items())
+_NAMES = frozenset(name for name, _ in RAW_SECURITY_HEADERS)
 _DIGITS = 18
 _DRAINED = 32 * 1_048_576
 _DRAIN_TIME = 5.0
@@ -47,7 +47,7 @@ def secured(headers: Headers) -> list[tuple[bytes, bytes]]:
     """Return an answer's headers with those that a route has not set itself."""
     found = list(headers)
     set_already = _NAMES.intersection([name for name, _ in found])
-    return [*found, *(_RAW if not set_already else (pair for pair in _RAW if pair[0] not in set_already))]
+    return [*found, *(pair for pair in RAW_SECURITY_HEADERS if pair[0] not in set_already)]
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,10 @@ class Metered:
         """Return the next part of the body, and what follows it."""
         if self._complete:
             return await self._receive()
-        message = await self._timed()
+        receiving = self._receive()
+        waits_for, message = _begun(receiving)
+        if message is None:  # else it was here already, as nearly always: no clock is needed
+            message = await self._in_time(receiving, waits_for)
         self._left -= len(message.get("body", b""))
         if self._left < 0:
             await swallow(self._receive)
@@ -141,11 +144,7 @@ class Metered:
         self._complete = not message.get("more_body", False)
         return message
 
-    async def _timed(self) -> Message:
-        receiving = self._receive()
-        waits_for, message = _begun(receiving)
-        if message is not None:  # it was here already, as nearly always: no clock is needed
-            return message
+    async def _in_time(self, receiving: Any, waits_for: Any) -> Message:
         self._until = self._until or asyncio.get_running_loop().time() + self._seconds
         try:
             async with asyncio.timeout_at(self._until):

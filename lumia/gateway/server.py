@@ -8,9 +8,12 @@ import os
 import signal
 import socket
 import threading
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any
 
 import uvicorn
+from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from lumia.errors import GatewayError
 from lumia.following import Follower
@@ -27,6 +30,20 @@ LEAVE_SECONDS = 10.0
 """How long a gateway that leaves because a plugin hangs may take beyond its drain."""
 
 
+class _Forwarded:
+    """Believes a trusted proxy what it says of client and scheme (uvicorn's rules); other requests go straight on."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        trusted = os.environ.get("FORWARDED_ALLOW_IPS", "127.0.0.1")
+        self._app, self._told = app, ProxyHeadersMiddleware(app, trusted)  # type: ignore[arg-type]
+
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        for name, _ in scope["headers"]:
+            if name.startswith(b"x-forwarded-"):
+                return self._told(scope, receive, send)  # type: ignore[arg-type]
+        return self._app(scope, receive, send)
+
+
 class Server(uvicorn.Server):
     """A uvicorn server that sends WebSockets away with 1001 before it waits for requests in flight."""
 
@@ -35,8 +52,9 @@ class Server(uvicorn.Server):
         http, socket = connection.of(settings)
         super().__init__(
             uvicorn.Config(
-                gateway, log_config=None, log_level="warning", access_log=False, lifespan="off", server_header=False,
-                http=http, ws=socket, ws_max_size=settings.max_body, ws_per_message_deflate=False,
+                _Forwarded(gateway), interface="asgi3", proxy_headers=False, log_config=None, log_level="warning",
+                access_log=False, lifespan="off", server_header=False, http=http, ws=socket,
+                ws_max_size=settings.max_body, ws_per_message_deflate=False,
                 timeout_graceful_shutdown=max(1, int(settings.drain)),
             )
         )  # fmt: skip

@@ -35,8 +35,10 @@ def guarded(msg: dict[str, Any], raw: Any = None) -> tuple[dict[str, Any], Any]:
     """
     media, segments = msg.get("media") or (), msg.get("segments") or ()
     kept: dict[str, Any] = {"media": [_guarded(item) for item in media]} if media else {}
-    if any(one["type"] != "text" for one in segments):
-        kept["segments"] = [one if one["type"] == "text" else unsigned_links(one) for one in segments]
+    for one in segments:
+        if one["type"] != "text":
+            kept["segments"] = [one if one["type"] == "text" else unsigned_links(one) for one in segments]
+            break
     return ({**msg, **kept} if kept else msg), unsigned_links(raw)
 
 
@@ -91,13 +93,13 @@ def unsigned_links(value: Any) -> Any:
 def _bare(value: Any, depth: int) -> Any:
     if isinstance(value, str):
         return unsigned(value)
-    if not isinstance(value, Mapping | list | tuple):
+    if type(value) is not dict and not isinstance(value, Mapping | list | tuple):
         return value
     if depth == 0:
         return HIDDEN
     changed = {}
     for key, item in value.items() if isinstance(value, Mapping) else enumerate(value):
-        if type(item) is str and "://" not in item:  # nearly all there is, in every message
+        if item is None or (type(item) is str and "://" not in item):  # nearly all there is, in every message
             continue
         new = _bare(item, depth - 1)
         if new is not item:
