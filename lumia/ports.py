@@ -314,6 +314,15 @@ class Inbox(Protocol):
     any, `Transport.start` lines up behind them whatever is `RunRequest.in_line`, so that nothing is overtaken.
     """
 
+    async def keep_here(self, starts: Sequence[Kept]) -> tuple[int, list[str]] | None:
+        """Do what `keep` does, on the running event loop; None where it can't be told whether it was done.
+
+        Then `keep` does it, or tells why it can't be: the same starts are stored once.
+        """
+
+    async def leave(self) -> None:
+        """Close what `keep_here` has opened on the running event loop."""
+
     def keep(self, starts: Sequence[Kept]) -> tuple[int, list[str]]:
         """Store starts; returns how many were there before, and for each the run that serves it.
 

@@ -7,6 +7,7 @@ costs more than executing them. So the kernel keeps the time, and each thread ke
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 import struct
@@ -20,6 +21,9 @@ from redis.connection import Connection
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
+
+TIMEOUT = 5.0
+"""Seconds for one answer, and for connecting."""
 
 
 class TimedConnection(Connection):
@@ -80,6 +84,40 @@ class Lines:
         """Close every thread's connection; one that is used again connects again."""
         for line in list(self._all):
             line.disconnect()
+
+
+class LoopLines:
+    """The connections of a process's event loops, one each. url: of the server; "" for none."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._mine: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Any] = weakref.WeakKeyDictionary()
+
+    async def ask(self, *words: Any) -> Any:
+        """Send one command and return its answer; raises redis-py's errors, and leaves retrying to the caller."""
+        loop = asyncio.get_running_loop()
+        line = self._mine.get(loop)
+        if line is None:
+            line = self._mine[loop] = self._connected()
+        return await line.execute_command(*words)
+
+    async def close(self) -> None:
+        """Close the running loop's connection; one that is used again connects again."""
+        line = self._mine.pop(asyncio.get_running_loop(), None)
+        if line is not None:
+            await line.aclose()
+
+    def _connected(self) -> Any:
+        if not self._url:
+            raise RedisConnectionError("no URL to connect to")
+        from redis import asyncio as redis_asyncio  # which only a gateway needs
+        from redis.asyncio.retry import Retry
+        from redis.backoff import NoBackoff
+
+        return redis_asyncio.Redis.from_url(
+            self._url, socket_timeout=TIMEOUT, socket_connect_timeout=TIMEOUT, retry=Retry(NoBackoff(), 0),
+            client_name="lumia",
+        )  # fmt: skip
 
 
 def _answer(line: Any) -> Any:

@@ -7,6 +7,7 @@ plainly.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import re
@@ -109,6 +110,21 @@ class Failing:
                 self._again(script, args, answer)
             else:
                 _hit(point, count)
+        return answer
+
+    async def here(self, script: str, *args: Any) -> Any:
+        """Run `script` on the running event loop, which goes on during a pause, with the faults that are due."""
+        with self._lock:
+            self._counts[script] += 1
+            count = self._counts[script]
+        for point in self._due(script, "before", count):
+            await asyncio.to_thread(_hit, point, count)
+        answer = await self._call.here(script, *args)
+        for point in self._due(script, "after", count):
+            if point.action == "resend":
+                await self._call.here(script, *args)
+            else:
+                await asyncio.to_thread(_hit, point, count)
         return answer
 
     def each(self, script: str, calls: Sequence[Sequence[Any]]) -> list[Any]:

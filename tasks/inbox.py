@@ -50,9 +50,22 @@ class RedisInbox:
 
     def keep(self, starts: Sequence[Kept]) -> tuple[int, list[str]]:
         """Store starts; returns how many were there before, and the run that serves each."""
-        rows = [text for one in starts for text in (one.run_id, one.dedup, one.text)]
-        before, *runs = self._transport.call("keep", int(self._transport.limits.dedup_window * 1000), *rows)
-        return int(before), [run.decode() for run in runs]
+        return _places(self._transport.call("keep", *self._rows(starts)))
+
+    async def keep_here(self, starts: Sequence[Kept]) -> tuple[int, list[str]] | None:
+        """Do so on the running event loop; None where it can't be told whether it was done."""
+        answer = await self._transport.ask_here("keep", *self._rows(starts))
+        return None if answer is None else _places(answer)
+
+    async def leave(self) -> None:
+        """Close the connection of the running event loop."""
+        await self._transport.leave()
+
+    def _rows(self, starts: Sequence[Kept]) -> list[Any]:
+        rows: list[Any] = [int(self._transport.limits.dedup_window * 1000)]
+        for one in starts:
+            rows += one
+        return rows
 
     def waiting(self) -> tuple[int, float]:
         """Return how many starts it holds, and the age of the first in seconds."""
@@ -99,6 +112,11 @@ class RedisInbox:
     def _take(self, run_id: str, letter: str, *entries: str) -> bool:
         limit = self._transport.limits.journal_bytes
         return bool(self._transport.call("unkeep", run_id, letters.call_id(), limit, letter, *entries))
+
+
+def _places(answer: Sequence[Any]) -> tuple[int, list[str]]:
+    before, *runs = answer
+    return int(before), [run.decode() for run in runs]
 
 
 def _read(text: str) -> tuple[str, str, str, str, int]:

@@ -47,7 +47,7 @@ from tasks.archive.compacted import completed
 from tasks.archive.measures import measure
 from tasks.archive.reader import ArchiveHistory
 from tasks.archive.rows import stream_row
-from tasks.connection import TimedConnection
+from tasks.connection import TIMEOUT, TimedConnection
 from tasks.deployments import RedisDeployments
 from tasks.grouped import Group, Groups, Waiting
 from tasks.history import StreamHistory
@@ -79,7 +79,7 @@ _AWAY = (RedisConnectionError, RedisTimeoutError, OSError)
 log = logging.getLogger("lumia")
 
 
-def connect(url: str, *, timeout: float = 5.0, tries: int = 5) -> Redis:
+def connect(url: str, *, timeout: float = TIMEOUT, tries: int = 5) -> Redis:
     """Return a client that retries briefly, up to `tries` times; `timeout` in seconds bounds one answer."""
     backoff = Retry(ExponentialBackoff(cap=0.5, base=0.05), tries)
     plain = {"connection_class": TimedConnection} if url.startswith("redis://") else {}
@@ -112,7 +112,7 @@ class RedisTransport(StartPort, LedgerPort, QueuePort):
         self.limits = limits or Limits()
         self.prefix = prefix
         self.archive: ArchiveHistory | None = None
-        self._scripts = Scripts(redis, prefix)
+        self._scripts = Scripts(redis, prefix, url)
         self._run = bound(self._scripts)
         self._stored: set[str] = set()
         self._plans: dict[bytes, Plan] = {}
@@ -128,6 +128,18 @@ class RedisTransport(StartPort, LedgerPort, QueuePort):
             if (told := unavailable(error)) is not None:
                 raise told from error
             raise
+
+    async def ask_here(self, script: str, *args: Any) -> Any | None:
+        """Run a script on the running event loop; None where `call` has to find out what became of it."""
+        try:
+            return await self._run.here(script, *args)
+        except (*_AWAY, ResponseError) as error:
+            log.debug("%s is sent again: %s", script, error)
+            return None
+
+    async def leave(self) -> None:
+        """Close the connection of the running event loop."""
+        await self._scripts.leave()
 
     def call_each(self, script: str, calls: Sequence[Sequence[Any]]) -> list[Any]:
         """Run a script once for each of `calls`, in one trip; an error stands in its answer's place."""

@@ -63,6 +63,7 @@ class Intake:
         self._waiting: deque[_Waiting] = deque()
         self._trips = ThreadPoolExecutor(1, "lumia-intake")
         self._under_way = False
+        self._trip: asyncio.Task[None] | None = None
         self.pending = 0
 
     async def start(self, asked: Asked) -> str:
@@ -74,6 +75,11 @@ class Intake:
             return await self._asking(asked)
         finally:
             self.pending -= 1
+
+    async def leave(self) -> None:
+        """Close what trips have opened on this event loop; they are over."""
+        if self._bot.transport.inbox is not None:
+            await self._bot.transport.inbox.leave()
 
     def close(self) -> None:
         """End the thread once its trip is over."""
@@ -105,8 +111,7 @@ class Intake:
         batch = self._batch()
         self._under_way = bool(batch)
         if batch:
-            trip = loop.run_in_executor(self._trips, self._trip, batch)
-            trip.add_done_callback(lambda done: self._back(loop, batch, done))
+            self._trip = loop.create_task(self._out_and_back(loop, batch))
 
     def _batch(self) -> list[_Waiting]:
         """Take what goes along now; whoever has gone away meanwhile is left out."""
@@ -118,9 +123,12 @@ class Intake:
                 text += one.text
         return batch
 
-    def _back(self, loop: asyncio.AbstractEventLoop, batch: list[_Waiting], trip: asyncio.Future[list[Any]]) -> None:
-        error = trip.exception()
-        found = [error] * len(batch) if error is not None else trip.result()
+    async def _out_and_back(self, loop: asyncio.AbstractEventLoop, batch: list[_Waiting]) -> None:
+        try:
+            found: Sequence[Any] = await self._keep_here(batch)
+            found = found or await loop.run_in_executor(self._trips, self._go, batch)
+        except Exception as error:
+            found = [error] * len(batch)
         self._set_out(loop)
         for one, result in zip(batch, found, strict=True):
             if one.answer.done():
@@ -130,9 +138,23 @@ class Intake:
             else:
                 one.answer.set_result(result)
 
+    async def _keep_here(self, batch: Sequence[_Waiting]) -> list[str]:
+        """Keep starts without a thread; returns nothing where some are others, or nobody knows if they are kept."""
+        kept = [one.kept for one in batch if one.kept is not None]
+        inbox = self._bot.transport.inbox
+        if inbox is None or len(kept) < len(batch):
+            return []
+        answer = await inbox.keep_here(kept)
+        return [] if answer is None else self._are_kept(*answer)
+
+    def _are_kept(self, before: int, runs: list[str]) -> list[str]:
+        if before:
+            self._keep_until = time.monotonic() + KEEP_SECONDS
+        return runs
+
     # --- in the thread
 
-    def _trip(self, batch: Sequence[_Waiting]) -> list[str | Exception]:
+    def _go(self, batch: Sequence[_Waiting]) -> list[str | Exception]:
         found = list[str | Exception]()
         for keeping, some in groupby(batch, lambda one: one.kept is not None):
             group = list(some)
@@ -143,12 +165,9 @@ class Intake:
         inbox = self._bot.transport.inbox
         assert inbox is not None
         try:
-            before, runs = inbox.keep([one.kept for one in batch if one.kept])
+            return list(self._are_kept(*inbox.keep([one.kept for one in batch if one.kept])))
         except LumiaError as error:
             return [error] * len(batch)
-        if before:
-            self._keep_until = time.monotonic() + KEEP_SECONDS
-        return list(runs)
 
     def _start(self, batch: Sequence[_Waiting]) -> list[str | Exception]:
         found: list[Any] = [None] * len(batch)

@@ -85,6 +85,7 @@ class Server(uvicorn.Server):
             await asyncio.to_thread(self._follower.stop)
         await self._gateway.drain()
         await super().shutdown(sockets)
+        await self._gateway.intake.leave()
 
 
 def listen(settings: Settings) -> socket.socket:

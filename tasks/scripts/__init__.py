@@ -17,7 +17,7 @@ from redis.exceptions import NoScriptError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from tasks import failpoints
-from tasks.connection import Lines
+from tasks.connection import Lines, LoopLines
 
 EFFECTS = ("effect_begin", "effect_end", "effect_settle", "effect_list")
 RUNS = (
@@ -53,10 +53,11 @@ def source(name: str) -> str:
 class Scripts:
     """The scripts of one connection, called with the key prefix in front of their arguments."""
 
-    def __init__(self, redis: Redis, prefix: str) -> None:
+    def __init__(self, redis: Redis, prefix: str, url: str = "") -> None:
         self._prefix = prefix
         self._redis: Any = redis  # untyped in redis-py
         self._lines = Lines(redis)
+        self._loops = LoopLines(url)
         names = (*NAMES, *MORE)
         self._scripts: dict[str, Script] = {name: redis.register_script(source(name)) for name in names}
 
@@ -71,6 +72,14 @@ class Scripts:
             return self._lines.ask("EVALSHA", script.sha, 0, self._prefix, *args)
         except (NoScriptError, RedisConnectionError, RedisTimeoutError, OSError):
             return script(args=[self._prefix, *args])
+
+    async def here(self, name: str, *args: Any) -> Any:
+        """Run script `name` on the running event loop's connection; raises redis-py's errors, tries nothing again."""
+        return await self._loops.ask("EVALSHA", self._scripts[name].sha, 0, self._prefix, *args)
+
+    async def leave(self) -> None:
+        """Close the running event loop's connection."""
+        await self._loops.close()
 
     def each(self, name: str, calls: Sequence[Sequence[Any]]) -> list[Any]:
         """Run script `name` once for each of `calls`, in one trip; returns answers, or the error in an answer's place.

@@ -59,7 +59,7 @@ def active(monkeypatch: pytest.MonkeyPatch, store: ConfigStore | None) -> Iterat
         config = store
 
     with monkeypatch.context() as patch:
-        patch.setattr("lumia.runtime.current", Bot)
+        patch.setattr("lumia.runtime.active", Bot)
         yield
 
 
