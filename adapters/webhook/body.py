@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any, NoReturn
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 import lumia
 from lumia import gateway
@@ -53,7 +53,10 @@ class Body(BaseModel):
 
 def read(data: bytes, source: Source) -> Body:
     """Return the posted object; raises `lumia.errors.PayloadError` saying what is wrong, and where."""
-    body = lumia.payloads.parse(Body, _json(data), what="body")
+    try:
+        body = Body.model_validate_json(data)
+    except ValidationError:  # which says less than the two steps do, and refuses half characters, which are cleaned
+        body = lumia.payloads.parse(Body, _json(data), what="body")
     attachments.check(body.media, source)
     if body.callback_url is not None:
         lumia.outside.check(body.callback_url, callback.places(source.callback_hosts))
@@ -91,8 +94,14 @@ async def submit(source: Source, body: Body) -> str:
     msg = compose(source, body, message_id, files)
     if body.callback_url:
         await gateway.call(_keep_callback, source, message_id, body.callback_url)
-    raw = {"source": source.name, **body.model_dump(exclude_none=True, exclude={"media"})}
-    return await lumia.adapters.submit(NAME, msg, raw={**raw, "media": files} if files else raw)
+    return await lumia.adapters.submit(NAME, msg, raw=_posted(source, body, files))
+
+
+def _posted(source: Source, body: Body, files: list[dict[str, Any]]) -> dict[str, Any]:
+    found = {"source": source.name, "text": body.text, "sender_id": body.sender_id}
+    more = {"group_id": body.group_id, "message_id": body.message_id, "callback_url": body.callback_url,
+            "media": files or None}  # fmt: skip
+    return found | {name: value for name, value in more.items() if value is not None}
 
 
 def _described(items: list[attachments.Item]) -> list[dict[str, Any]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 import logging
 import os
@@ -42,7 +41,7 @@ class Source:
     def signature(self, data: bytes) -> str:
         """Return the signature header of `data`, keyed with the secret, or with the token where there is none."""
         key = (self.secret or self.token).encode("utf-8", "replace")
-        return "sha256=" + hmac.new(key, data, hashlib.sha256).hexdigest()
+        return "sha256=" + hmac.digest(key, data, "sha256").hex()
 
 
 def _same(given: str, wanted: str) -> bool:
@@ -53,7 +52,7 @@ def _same(given: str, wanted: str) -> bool:
 def find(name: str) -> Source | None:
     """Return a configured source, or None."""
     found = _sources().get(name)
-    return found if isinstance(found, Source | None) else _source(name, found)
+    return found if found is None or isinstance(found, Source) else _source(name, found)
 
 
 @lumia.config.derived(NAME)

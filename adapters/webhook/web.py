@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from typing import Any
+from typing import Any, NoReturn
 from urllib.parse import quote
 
 import lumia
@@ -25,7 +25,8 @@ async def post(request: gateway.Request) -> gateway.Response:
     """Accept a message; the 202 comes after it is stored."""
     source = _source(request)
     data = await request.body()
-    await _authenticate(request, source, data)
+    if not source.sent(request.headers, data):
+        await _refuse(source)
     wait = rates.take(source)
     if wait:
         raise gateway.HTTPException(429, "too many messages from this source", {"Retry-After": str(math.ceil(wait))})
@@ -41,7 +42,7 @@ async def post(request: gateway.Request) -> gateway.Response:
 async def run(request: gateway.Request) -> gateway.Response:
     """Tell what became of a message; the signature of this request is over its path."""
     source = _source(request)
-    await _authenticate(request, source, request.scope.get("raw_path") or request.url.path.encode())
+    await _check_path(request, source)
     found = await gateway.call(_result, source, request.path_params["run_id"])
     if found is None:
         raise gateway.HTTPException(404, "this source has no such run, or it is no longer kept")
@@ -67,7 +68,7 @@ async def tell_of_sources() -> None:
 async def media(request: gateway.Request) -> gateway.Response:
     """Give a file that was sent to this source; the signature of this request is over its path."""
     source = _source(request)
-    await _authenticate(request, source, request.scope.get("raw_path") or request.url.path.encode())
+    await _check_path(request, source)
     found = await gateway.call(attachments.opened, source, request.path_params["digest"])
     if found is None:
         raise gateway.HTTPException(404, "this source was sent no such file, or it is no longer kept")
@@ -86,9 +87,12 @@ def _source(request: gateway.Request) -> Source:
     return source
 
 
-async def _authenticate(request: gateway.Request, source: Source, signed: bytes) -> None:
-    if source.sent(request.headers, signed):
-        return
+async def _check_path(request: gateway.Request, source: Source) -> None:
+    if not source.sent(request.headers, request.scope.get("raw_path") or request.url.path.encode()):
+        await _refuse(source)
+
+
+async def _refuse(source: Source) -> NoReturn:
     await refusals.note(source.name)
     raise gateway.HTTPException(
         401,

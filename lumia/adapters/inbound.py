@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any, NamedTuple
 
-from lumia import runtime
+from lumia import gateway, runtime
 from lumia.adapters.states import heard
 from lumia.box import Box
 from lumia.bus import event, pipe
@@ -56,8 +57,6 @@ async def submit(adapter: str, msg: dict[str, Any], raw: Any = None, *, meta: Ma
 
     What several requests submit at the same moment is committed by one trip to the broker.
     """
-    from lumia import gateway
-
     bot = runtime.current()
     if bot.planned is None:
         await gateway.call(bot.refresh_routes)  # which waits for the broker
@@ -71,9 +70,7 @@ async def submit(adapter: str, msg: dict[str, Any], raw: Any = None, *, meta: Ma
 
 def arrived(msg: dict[str, Any], raw: Any = None, more: Mapping[str, Any] | None = None) -> Arrival:
     """Return what is to be started for a message, fit to be kept."""
-    from lumia.media.links import guarded  # what fetches files needs this module
-
-    msg, raw = guarded(msg, raw)
+    msg, raw = _guarded()(msg, raw)
     platform, account, chat = msg["platform"], msg["account"], msg["chat"]
     meta = {**(more or {}), "account": account, "chat": chat}
     if msg.get("thread") is not None:
@@ -81,6 +78,13 @@ def arrived(msg: dict[str, Any], raw: Any = None, more: Mapping[str, Any] | None
     key = lane(platform, account, chat["kind"], chat["id"])
     flow, id = _first(msg, platform)
     return Arrival(flow, id, Box.any(msg, meta=meta), key, dedup_key(key, msg["message_id"]), _twin(msg, raw))
+
+
+@cache
+def _guarded() -> Callable[..., tuple[dict[str, Any], Any]]:
+    from lumia.media.links import guarded  # what fetches files needs this module
+
+    return guarded
 
 
 def _twin(msg: dict[str, Any], raw: Any) -> tuple[tuple[str, Box[Any]], ...]:

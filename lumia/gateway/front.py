@@ -7,6 +7,7 @@ to the starlette application behind it, which has the same routes.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from functools import lru_cache
 from typing import Any
 
 from starlette.requests import ClientDisconnect, Request
@@ -61,6 +62,7 @@ class Front:
         self._exact = {(method, route.path): route for route in reversed(plain) for method in route.methods or ()
                        if "{" not in route.path}  # fmt: skip
         self._others = [route for route in plain if "{" in route.path]
+        self._route = lru_cache(maxsize=1024)(self._looked_up)
 
     async def http(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
@@ -100,22 +102,21 @@ class Front:
     def _found(self, scope: Scope) -> Endpoint | None:
         if scope.get("root_path"):
             return None
-        method, path = scope["method"], scope["path"]
-        route = self._exact.get((method, path))
-        params: dict[str, Any] = {}
+        route, params = self._route(scope["method"], scope["path"])
         if route is None:
-            for one in self._others:
-                if found := one.path_regex.match(path):
-                    if method not in (one.methods or ()):
-                        return None
-                    route = one
-                    params = {
-                        name: one.param_convertors[name].convert(text) for name, text in found.groupdict().items()
-                    }
-                    break
-            else:
-                return None
+            return None
         scope["app"] = self._behind
-        scope["route"], scope["endpoint"], scope["path_params"] = route, route.endpoint, params
+        scope["route"], scope["endpoint"], scope["path_params"] = route, route.endpoint, {**params}
         endpoint: Endpoint = route.endpoint
         return endpoint
+
+    def _looked_up(self, method: str, path: str) -> tuple[Route | None, dict[str, Any]]:
+        if (exact := self._exact.get((method, path))) is not None:
+            return exact, {}
+        for one in self._others:
+            if found := one.path_regex.match(path):
+                if method not in (one.methods or ()):
+                    break
+                texts = found.groupdict().items()
+                return one, {name: one.param_convertors[name].convert(text) for name, text in texts}
+        return None, {}

@@ -72,7 +72,13 @@ class Intake:
             raise BusyError(self.pending)
         self.pending += 1
         try:
-            return await self._asking(asked)
+            loop = asyncio.get_running_loop()
+            waiting = self._kept(asked, loop) or await self._planned(asked, loop)
+            self._waiting.append(waiting)
+            if not self._under_way:
+                self._under_way = True
+                loop.call_soon(self._set_out, loop)  # so that what this turn of the loop brings goes along
+            return await waiting.answer
         finally:
             self.pending -= 1
 
@@ -85,27 +91,20 @@ class Intake:
         """End the thread once its trip is over."""
         self._trips.shutdown(wait=False)
 
-    async def _asking(self, asked: Asked) -> str:
-        loop = asyncio.get_running_loop()
-        if self._keeps(asked, loop):
-            waiting = _Waiting(asked, [], 0, loop.create_future(), asked.kept(self._bot))
-        else:
-            table = self._bot.planned
-            if table is None:
-                await loop.run_in_executor(self._trips, self._bot.refresh_routes)
-                table = self._bot.table
-            waiting = _Waiting(asked, asked.requests(self._bot, table), table.number, loop.create_future())
-        self._waiting.append(waiting)
-        if not self._under_way:
-            self._under_way = True
-            loop.call_soon(self._set_out, loop)  # so that what this turn of the loop brings goes along
-        return await waiting.answer
-
-    def _keeps(self, asked: Asked, loop: asyncio.AbstractEventLoop) -> bool:
-        """Tell whether a start is only stored for now."""
+    def _kept(self, asked: Asked, loop: asyncio.AbstractEventLoop) -> _Waiting | None:
+        """Return a start that is only stored for now; None when it is to be planned at once."""
         if not self._keep_from or not asked.in_line or self._bot.transport.inbox is None:
-            return False
-        return self.pending >= self._keep_from or loop.time() < self._keep_until
+            return None
+        if self.pending < self._keep_from and loop.time() >= self._keep_until:
+            return None
+        return _Waiting(asked, [], 0, loop.create_future(), asked.kept(self._bot))
+
+    async def _planned(self, asked: Asked, loop: asyncio.AbstractEventLoop) -> _Waiting:
+        table = self._bot.planned
+        if table is None:
+            await loop.run_in_executor(self._trips, self._bot.refresh_routes)
+            table = self._bot.table
+        return _Waiting(asked, asked.requests(self._bot, table), table.number, loop.create_future())
 
     def _set_out(self, loop: asyncio.AbstractEventLoop) -> None:
         batch = self._batch()

@@ -106,14 +106,10 @@ def _route(mount: Mount) -> Route | WebSocketRoute:
 def _guarded(mount: Mount) -> Callable[[Request], Awaitable[Response]]:
     function = mount.function if inspect.iscoroutinefunction(mount.function) else _in_thread(mount.function)
 
-    async def endpoint(request: Request) -> Response:
-        mount.in_use[mount.owner] += 1  # as `serving()` does, for every request
-        try:
-            return await answered(request)
-        finally:
-            mount.in_use[mount.owner] -= 1
+    owner, in_use = mount.owner, mount.in_use
 
-    async def answered(request: Request) -> Response:
+    async def endpoint(request: Request) -> Response:
+        in_use[owner] += 1  # as `serving()` does, for every request
         try:
             response = await function(request)
             if not isinstance(response, Response):
@@ -129,6 +125,8 @@ def _guarded(mount: Mount) -> Callable[[Request], Awaitable[Response]]:
             return Response(status_code=400)
         except Exception as error:
             return failure(error, f"{request.method} {mount.path} of plugin {mount.plugin}")
+        finally:
+            in_use[owner] -= 1
 
     return endpoint
 
