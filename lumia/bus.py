@@ -137,6 +137,8 @@ _USUAL = {"key", "dedup", "priority"}
 
 
 class _Options:
+    __slots__ = ("dedup", "delay", "detach", "key", "lane", "priority", "queue", "rate")
+
     def __init__(
         self, key: str | None, dedup: str | None, detach: bool, delay: float, priority: int | None,
         lane: LaneOptions | None = None, rate: Rate | None = None, queue: str | None = None,
@@ -267,6 +269,8 @@ class Asked:
 
     in_line: it keeps the order of its lane, and asks for nothing that only its plan can tell: it may be kept first.
     """
+
+    __slots__ = ("_also", "_content", "_flow", "_ids", "_options", "id", "in_line")
 
     def __init__(
         self, flow: str, id: str, content: Box[Any], options: _Options, also: Sequence[tuple[str, Box[Any]]] = ()

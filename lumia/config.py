@@ -14,11 +14,11 @@ The same fields may be described in the plugin's `config-schema.toml`; the two c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache, wraps
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from lumia.config_field import TYPE_NAMES, UNSET, Field
 from lumia.config_live import ConfigProblem, LiveFile
@@ -108,20 +108,11 @@ def get(plugin: str) -> Settings:
     return Settings(lambda: file)
 
 
-class Derived:
-    """What a function has made of settings. files, states: of these settings then."""
+class Derived(NamedTuple):
+    """What a function has made of settings. pairs: their files, and the state of each then."""
 
-    __slots__ = ("_pairs", "value")
-
-    def __init__(self, files: Sequence[LiveFile], states: Sequence[object], value: Any) -> None:
-        self._pairs, self.value = tuple(zip(files, states, strict=True)), value
-
-    def holds(self) -> bool:
-        """Tell whether the settings are what they were."""
-        for file, state in self._pairs:  # noqa: SIM110 (a generator costs more than what it goes through)
-            if file.state() is not state:
-                return False
-        return True
+    pairs: tuple[tuple[LiveFile, object], ...]
+    value: Any
 
 
 def derived(*plugins: str) -> Callable[[Callable[[], T]], Callable[[], T]]:
@@ -139,10 +130,17 @@ def derived(*plugins: str) -> Callable[[Callable[[], T]], Callable[[], T]]:
             if store is None or here() is not None:
                 return make()
             known = store.derived.get(make)
-            if known is None or not known.holds():
-                files = [_registered(store, name) for name in names]
-                known = store.derived[make] = Derived(files, [file.state() for file in files], make())
-            value: T = known.value
+            if known is not None:
+                for file, state in known.pairs:
+                    if file.state() is not state:
+                        break
+                else:
+                    value: T = known.value
+                    return value
+            files = [_registered(store, name) for name in names]
+            states = [file.state() for file in files]
+            value = make()
+            store.derived[make] = Derived(tuple(zip(files, states, strict=True)), value)
             return value
 
         return kept

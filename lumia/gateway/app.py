@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from starlette.applications import Starlette
@@ -26,6 +27,7 @@ from lumia.gateway.residents import Residents
 from lumia.gateway.scope import serving
 from lumia.gateway.settings import Settings
 from lumia.gateway.sockets import Sockets
+from lumia.runtime import active
 
 if TYPE_CHECKING:
     from lumia.generations import Changed
@@ -78,24 +80,30 @@ class Gateway:
     def _exchange(self, changed: Changed) -> None:
         self._mount(mounts_of(self.bot, self._in_use))
         owners = {(plugin.name, plugin.generation) for plugin in changed.gone}
-        token = serving.set(self)
-        try:
+        with self.at_work():
             for work in (self.residents.exchange(owners, self.settings.drain), self.sockets.send_away(owners)):
                 task = asyncio.create_task(work)
                 self._exchanges.add(task)
                 task.add_done_callback(self._exchanges.discard)
-        finally:
-            serving.reset(token)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection (ASGI)."""
         if scope["type"] not in ("http", "websocket"):
             return
         serve: ASGIApp = self._front.http if scope["type"] == "http" else self.sockets
+        if serving.get() is self and active() is self.bot:  # as on every connection of its own server
+            await serve(scope, receive, send)
+            return
+        with self.at_work():
+            await serve(scope, receive, send)
+
+    @contextmanager
+    def at_work(self) -> Iterator[None]:
+        """Make this the gateway, and its bot the active one, of a block and of the connections made in it."""
         token = serving.set(self)
         try:
             with self.bot.activated():
-                await serve(scope, receive, send)
+                yield
         finally:
             serving.reset(token)
 
@@ -104,11 +112,8 @@ class Gateway:
         self.bot.draining = False
         self._loop = asyncio.get_running_loop()
         self.bot.embedding.resume()
-        token = serving.set(self)
-        try:
+        with self.at_work():
             self.residents.start()
-        finally:
-            serving.reset(token)
 
     async def drain(self) -> None:
         """End, within the time for it, what goes on beside requests; those in flight go on.

@@ -124,6 +124,8 @@ def _own(origin: str, host: str) -> bool:
 class Metered:
     """A `receive` that counts bytes and seconds until the body is complete: 413 and 408."""
 
+    __slots__ = ("_complete", "_left", "_receive", "_seconds", "_until", "_why")
+
     def __init__(self, receive: Receive, limit: int, seconds: float, why: Refusal) -> None:
         self._receive, self._left, self._seconds, self._why = receive, limit, seconds, why
         self._until = 0.0

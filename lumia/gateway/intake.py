@@ -37,7 +37,7 @@ KEEP_SECONDS = 0.25
 _FLOWS = {"pipe": pipe, "event": event}
 
 
-@dataclass
+@dataclass(slots=True)
 class _Waiting:
     asked: Asked
     requests: list[RunRequest]

@@ -62,7 +62,8 @@ class Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Listen, and start the residents."""
-        await super().startup(sockets)
+        with self._gateway.at_work():
+            await super().startup(sockets)
         if not self.should_exit:
             self._gateway.begin()
             if self._follower is not None:
