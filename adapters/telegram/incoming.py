@@ -96,7 +96,11 @@ def message(body: Mapping[str, Any], account: str, me: Me) -> dict[str, Any]:
     said = segments.read(lumia.payloads.clean_text(text), entities, me)
     files = [{"type": item["kind"], "data": {"media": index}} for index, item in enumerate(media)]
     found = [*_forwarded(body), *_reply(body, answered), *files, *content.others_of(body), *said]
-    for_bot = chat["kind"] == "private" or segments.names(said, me) or _sent_by(answered, me)
+    for_bot = (
+        chat["kind"] == "private"
+        or segments.names(said, me)
+        or (_sent_by(answered, me) and not segments.commands_another(text, entities, me))
+    )
     return lumia.payloads.message(
         platform=NAME,
         account=account,

@@ -47,9 +47,9 @@ def posts(segments: Sequence[Mapping[str, Any]], *, marked: bool = True) -> list
     files = [_file(one) for one in segments if one["type"] in _WAYS]
     items = [item for one in segments if (item := _item(one)) is not None]
     if files and said.text.strip() and len(said) <= CAPTION:
-        files[0] = replace(files[0], params={**files[0].params, "caption": said.text, **_entities(said, "caption_")})
+        files[0] = replace(files[0], params={**files[0].params, "caption": said.text, **entities(said, "caption_")})
         said = Rich("")
-    texts = [Post("sendMessage", {"text": part.text, **_entities(part)}) for part in split(said, LIMIT)]
+    texts = [Post("sendMessage", {"text": part.text, **entities(part)}) for part in split(said, LIMIT)]
     found = [*texts, *files, *items]
     if not found:
         raise lumia.errors.PayloadError("there is nothing in this message that Telegram could show")
@@ -100,7 +100,7 @@ def edit(segments: Sequence[Mapping[str, Any]], *, marked: bool = True) -> dict[
     parts = split(said, LIMIT)
     if not parts:
         raise lumia.errors.PayloadError("a Telegram message can be edited to a text only; to take it back, delete it")
-    return {"text": parts[0].text, **_entities(parts[0])}
+    return {"text": parts[0].text, **entities(parts[0])}
 
 
 def text_of(segments: Sequence[Mapping[str, Any]], *, marked: bool = True) -> Rich:
@@ -151,7 +151,8 @@ def _emoji(writer: Writer, data: Mapping[str, Any]) -> None:
         writer.write(name or f"[emoji {id}]")
 
 
-def _entities(rich: Rich, prefix: str = "") -> dict[str, Any]:
+def entities(rich: Rich, prefix: str = "") -> dict[str, Any]:
+    """Return the parameter that says which entities a text or, with `caption_`, a caption has."""
     return {f"{prefix}entities": list(rich.entities)} if rich.entities else {}
 
 

@@ -160,6 +160,8 @@ class Chats:
     def editmessagetext(self, params: Mapping[str, Any], _: Any) -> Message:
         """Change a text of the bot."""
         message = self._mine(params, "edit")
+        if "text" not in message:
+            raise Refusal(400, "Bad Request: there is no text in the message to edit")
         text = str(params.get("text", ""))
         entities = self._checked(text, params.get("entities") or (), 4096, "message text is empty", "MESSAGE_TOO_LONG")
         if message.get("text") == text and message.get("entities", []) == entities.get("entities", []):
@@ -167,6 +169,16 @@ class Chats:
                                "are exactly the same as a current content and reply markup of the message")  # fmt: skip
         message.pop("entities", None)
         message.update({"text": text, "edit_date": _NOW, **entities})
+        return message
+
+    def editmessagecaption(self, params: Mapping[str, Any], _: Any) -> Message:
+        """Change the caption of a file of the bot."""
+        message, text = self._mine(params, "edit"), str(params.get("caption", ""))
+        given = params.get("caption_entities") or ()
+        entities = self._checked(text, given, 1024, "", "message caption is too long")
+        message.pop("caption_entities", None)
+        message.update({"caption": text, "edit_date": _NOW})
+        message.update({"caption_entities": entities["entities"]} if entities else {})
         return message
 
     def deletemessage(self, params: Mapping[str, Any], _: Any) -> bool:
