@@ -249,6 +249,8 @@ class Station:
         if chat.group:
             await gateway.call(intake.remember_group, self.account.name, chat)
         msg = incoming.message(event, self.account.name, self.link.self_id)
+        if not msg["mentions_bot"] and "reply_to" in msg:
+            msg["mentions_bot"] = await gateway.call(intake.is_ours, self.account.name, chat, msg["reply_to"])
         await lumia.adapters.submit(NAME, msg, event, meta={"backfilled": True} if backfilled else {})
         if self.cursors.seen(chat.field, msg["time"]):
             await gateway.call(self.cursors.save)  # else nobody would look into this chat if the process died now
