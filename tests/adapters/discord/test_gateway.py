@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -158,7 +157,7 @@ def test_what_was_put_right_at_discord_is_found_without_a_change_here(
 ) -> None:
     discord.gateway.refuse.append(4014)
     with start(enabled=False) as site:
-        monkeypatch.setattr(sys.modules["adapters.discord.connections"], "REFUSED_PAUSE", 0.2)
+        monkeypatch.setattr("lumia.adapters.keeping.REFUSED_PAUSE", 0.2)
         site.bot.runtime.config.settings("discord").accounts = {"main": discord.settings}  # type: ignore[union-attr]
         until(lambda: discord.gateway.ready, what="the next try is made")
         until(lambda: state(site)[0] == "connected")
@@ -280,7 +279,7 @@ def test_with_too_much_waiting_for_the_broker_the_connection_is_given_up_and_res
 ) -> None:
     broker = Broker(monkeypatch)
     with start():
-        monkeypatch.setattr("adapters.discord.intake.MOST_PENDING", 6)
+        monkeypatch.setattr("lumia.adapters.numbered.MOST", 6)
         monkeypatch.setattr("adapters.discord.shard.PATIENCE", 0.2)
         broker.away = True
         said = [f"message {number}" for number in range(20)]
