@@ -8,7 +8,7 @@ from typing import Any
 
 import lumia
 
-from . import content, segments
+from . import content, outgoing, segments
 from .accounts import NAME, UPDATES
 from .segments import Me
 
@@ -125,10 +125,13 @@ def message_id(body: Mapping[str, Any]) -> str:
 
 
 def thread_of(body: Mapping[str, Any]) -> str:
-    """Return the topic's id, or "".
+    """Return the topic's id, `direct-<id>` for one of a channel's direct messages, or "".
 
     Plain reply threads have a message_thread_id too, also those in a forum's General topic: nothing can be sent to it.
     """
+    direct = body.get("direct_messages_topic")
+    if isinstance(direct, Mapping) and type(direct.get("topic_id")) is int:
+        return f"{outgoing.DIRECT}{direct['topic_id']}"
     found = body.get("message_thread_id")
     return str(found) if body.get("is_topic_message") and type(found) is int and found > 1 else ""
 

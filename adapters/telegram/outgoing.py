@@ -14,6 +14,8 @@ from .rich import Rich, Writer, split
 
 LIMIT, CAPTION = 4096, 1024
 """UTF-16 units of a message and of a caption; Telegram counts after entity parsing, so this is on the safe side."""
+DIRECT = "direct-"
+"""How the thread of a channel's direct messages begins; every person has one (Bot API: DirectMessagesTopic)."""
 MAX_PHOTO = 10 * 1024 * 1024
 _WAYS = {"image": ("sendPhoto", "photo"), "audio": ("sendAudio", "audio"), "video": ("sendVideo", "video"),
          "file": ("sendDocument", "document")}  # fmt: skip
@@ -75,15 +77,22 @@ def addressed(found: Sequence[Post], chat: str, thread: str, reply_to: str, *, p
     """Yield the calls with their address; only the first one answers the quoted message."""
     answer = reply_to
     for post in found:
-        params = {"chat_id": chat_id(chat), **post.params}
-        if thread.isascii() and thread.isdecimal() and thread != "1":  # General is where no topic is named
-            params["message_thread_id"] = int(thread)
+        params = {**place(chat, thread), **post.params}
         if answer.isascii() and answer.isdecimal():
             params["reply_parameters"] = {"message_id": int(answer), "allow_sending_without_reply": True}
         if post.method == "sendMessage" and not preview:
             params["link_preview_options"] = {"is_disabled": True}
         yield replace(post, params=params)
         answer = ""
+
+
+def place(chat: str, thread: str) -> dict[str, int | str]:
+    """Return the parameters that say where something goes; thread: as `incoming.thread_of` gave it, "" for none."""
+    direct = thread.startswith(DIRECT)
+    topic = thread.removeprefix(DIRECT)
+    if not (topic.isascii() and topic.isdecimal()) or thread == "1":  # General is where no topic is named
+        return {"chat_id": chat_id(chat)}
+    return {"chat_id": chat_id(chat), "direct_messages_topic_id" if direct else "message_thread_id": int(topic)}
 
 
 def chat_id(chat: str) -> int | str:

@@ -105,7 +105,11 @@ class Chats:
         thread = params.get("message_thread_id")
         if thread is not None and thread not in self.topics:
             raise Refusal(400, "Bad Request: message thread not found")
-        topic = {"message_thread_id": thread, "is_topic_message": True} if thread else {}
+        topic: dict[str, Any] = {"message_thread_id": thread, "is_topic_message": True} if thread else {}
+        direct = params.get("direct_messages_topic_id")
+        if bool(chat.get("is_direct_messages")) != (direct is not None):
+            raise Refusal(400, "Bad Request: a topic of direct messages is named where there are none, or the reverse")
+        topic |= {"direct_messages_topic": {"topic_id": direct}} if direct is not None else {}
         message = self._kept(chat, {"from": dict(self.me), **self._answered(chat, params), **content, **topic})
         self._made.append((chat["id"], message["message_id"]))
         return message
