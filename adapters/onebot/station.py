@@ -241,8 +241,9 @@ class Station:
         self._tick()
 
     async def accept(self, event: Event, chat: Chat, *, backfilled: bool = False) -> None:
-        """Accept what somebody said, again and again until it is stored."""
-        await lumia.adapters.hold(self.state, partial(self.once, event, chat, backfilled=backfilled))
+        """Accept what somebody said, again and again until it is stored; what can't be is logged and left out."""
+        once = partial(self.once, event, chat, backfilled=backfilled)
+        await lumia.adapters.until_stored(self.state, once, f"message {incoming.message_id(event)}")
 
     async def once(self, event: Event, chat: Chat, *, backfilled: bool = False) -> None:
         """Accept what somebody said; raises when it could not be stored."""

@@ -157,9 +157,10 @@ class TestSending:
     def test_direct_messages_to_a_channel_are_answered_to_the_person(self, telegram: TelegramServer) -> None:
         chat = {"id": -1001888888888, "title": "Tea news", "type": "supergroup", "is_direct_messages": True}
         with site(telegram, typing=True) as running_site:
-            telegram.say("@lumia_bot more tea?", chat=chat, direct_messages_topic={"topic_id": 7001})
+            update = telegram.say("@lumia_bot more tea?", chat=chat, direct_messages_topic={"topic_id": 7001})
             (made,) = until(lambda: telegram.sent)
             assert made["direct_messages_topic"] == {"topic_id": 7001}
+            until(lambda: telegram.updates.confirmed > update["update_id"])
             assert running_site.bot.dead == []
 
     def test_of_a_file_the_caption_is_edited_and_is_as_long_as_captions_are(self, telegram: TelegramServer) -> None:
