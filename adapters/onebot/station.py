@@ -195,6 +195,8 @@ class Station:
 
     def _meta(self, socket: Socket | None, event: Mapping[str, Any]) -> None:
         self.state.event()
+        if socket is None and event.get("sub_type") in ("enable", "disable"):  # a lifecycle that only reports tell of
+            self.online(event["sub_type"] == "enable", "the OneBot side says that it was switched off")
         if event.get("meta_event_type") != "heartbeat":
             return
         interval = whole(event.get("interval"))
