@@ -54,9 +54,9 @@ def event(envelope: Mapping[str, Any], context: Context) -> Talk | Told | None:
 
 
 def _talk(envelope: Mapping[str, Any], event: Mapping[str, Any], context: Context) -> Talk | None:
-    """Return a message; addressed to the bot is one that names it, or a direct one.
+    """Return a message; it is for the bot if it names it or is a direct one, not because it is below the bot's words.
 
-    A thread that the bot began is a place where people talk with each other: being said there is no address.
+    People talk with each other in a thread that the bot began, and Slack doesn't tell whom they answer.
     """
     channel, user, ts = (text_at(event, name) for name in ("channel", "user", "ts"))
     bot = bot_user(envelope) or context.bot
