@@ -8,18 +8,17 @@ import json
 import logging
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 
 import lumia
 from lumia import gateway
-from lumia.errors import LeaseLostError, LumiaError, PayloadError
+from lumia.errors import LumiaError, PayloadError
 
 from . import accounts, rest
 from .accounts import NAME, Account
 from .identify import Starts
-from .shard import NotAdmittedError, Shard
+from .shard import Shard
 
-REFUSED_PAUSE = 600.0
-"""Seconds after a refusal; what its reason names may be put right at Discord, of which nobody tells us."""
 _COMMANDS_EVERY = 5.0
 _log = logging.getLogger("lumia.discord")
 
@@ -42,38 +41,18 @@ def _wanted() -> set[Account]:
 
 
 async def _forever(account: Account) -> None:
-    """Connect one bot whenever this gateway holds its lease; what goes wrong ends no other bot."""
-    pause = 1.0
-    while True:
-        try:
-            async with lumia.adapters.owning(f"{NAME}/{account.name}") as owned:
-                await _serve(account, owned)
-        except LeaseLostError:
-            lumia.adapters.account(NAME, account.name).disconnected("another gateway may have it by now")
-            pause = 1.0
-        except Exception:
-            _log.exception("account %s: its connection failed and is begun again in %g s", account.name, pause)
-            lumia.adapters.account(NAME, account.name).disconnected("an error of this adapter, see the gateway's log")
-        await asyncio.sleep(pause)
-        pause = min(60.0, pause * 2)
-
-
-async def _serve(account: Account, owned: lumia.adapters.Owned) -> None:
     state = lumia.adapters.account(NAME, account.name)
+    await lumia.adapters.keeping_up(state, partial(_serve, account, state))
+
+
+async def _serve(account: Account, state: lumia.adapters.AccountState, owned: lumia.adapters.Owned) -> None:
     state.connecting()
     starts = Starts(account)
     told = _teller(account, state)
-    try:
-        async with asyncio.TaskGroup() as group:
-            group.create_task(_register(account))
-            for index in range(account.shards):
-                group.create_task(Shard(account, index, starts, told, owned.lost).run())
-    except* NotAdmittedError as refused:
-        why = str(refused.exceptions[0])
-        _log.error("account %s is not connected: %s; it is tried again in %g minutes, and when its settings change",
-                   account.name, why, REFUSED_PAUSE / 60)  # fmt: skip
-        state.refused(why)
-        await asyncio.sleep(REFUSED_PAUSE)  # the lease is kept: another gateway would only be refused again
+    async with asyncio.TaskGroup() as group:
+        group.create_task(_register(account))
+        for index in range(account.shards):
+            group.create_task(Shard(account, index, starts, told, owned.lost).run())
 
 
 def _teller(account: Account, state: lumia.adapters.AccountState) -> Callable[[int, bool, str], None]:

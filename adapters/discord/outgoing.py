@@ -12,6 +12,8 @@ from . import markup
 
 MOST_CHARACTERS = 2000
 MOST_FILES = 10
+MOST_BYTES = 24 * 1024 * 1024
+"""Bytes of the files of one message: a request holds 25 MiB with all that is around them (reference.mdx)."""
 MOST_STICKERS = 3
 _FILES = ("image", "audio", "video", "file")
 
@@ -66,9 +68,28 @@ def _split(block: Draft) -> list[Draft]:
     )
     drafts = [Draft(text) for text in texts]
     drafts[-1].stickers = block.stickers[:MOST_STICKERS]
-    drafts[-1].media = block.media[:MOST_FILES]
-    rest = range(MOST_FILES, len(block.media), MOST_FILES)
-    return drafts + [Draft(media=block.media[at : at + MOST_FILES]) for at in rest]
+    drafts[-1].media, *rest = _loads(block.media)
+    return drafts + [Draft(media=load) for load in rest]
+
+
+def _loads(media: Sequence[tuple[int, Mapping[str, Any]]]) -> list[list[tuple[int, Mapping[str, Any]]]]:
+    """Return files as they fit into messages, by number and, where it is known, by size; at least one, empty load."""
+    loads: list[list[tuple[int, Mapping[str, Any]]]] = [[]]
+    room = MOST_BYTES
+    for one in media:
+        size = _size(one[1])
+        if loads[-1] and (len(loads[-1]) == MOST_FILES or size > room):
+            loads.append([])
+            room = MOST_BYTES
+        loads[-1].append(one)
+        room -= size
+    return loads
+
+
+def _size(segment: Mapping[str, Any]) -> int:
+    blob = (segment.get("data") or {}).get("blob")
+    size = blob.get("size") if isinstance(blob, Mapping) else 0
+    return size if isinstance(size, int) else 0
 
 
 def body(

@@ -14,7 +14,7 @@ from websockets.exceptions import WebSocketException
 
 import lumia
 from lumia import gateway
-from lumia.adapters import until_stored
+from lumia.adapters import ClosedError, NotAdmittedError, Numbered, until_stored
 from lumia.errors import LumiaError
 
 from . import closing
@@ -22,13 +22,10 @@ from .accounts import NAME, Account
 from .closing import IDENTIFY, REFUSED, RESUME, Next
 from .feed import Feed
 from .identify import Starts
-from .intake import Intake
 from .session import Session
-from .wire import ClosedError, Wire
+from .wire import Wire
 
 DISPATCH, HEARTBEAT, IDENTIFYING, RESUMING, RECONNECT, INVALID, HELLO, ACK = 0, 1, 2, 6, 7, 9, 10, 11
-SAVE_EVERY = 0.25
-"""Seconds between two writes of how far the session got; what was stored since is replayed and deduplicated."""
 SETTLE = (1.0, 5.0)
 """Seconds, by chance, before going on after op 9."""
 PATIENCE = 5.0
@@ -36,10 +33,6 @@ PATIENCE = 5.0
 _FIRST_WORD = 20.0
 _PAUSES = (0.5, 60.0)
 _log = logging.getLogger("lumia.discord")
-
-
-class NotAdmittedError(Exception):
-    """Discord won't have this bot with these settings."""
 
 
 class Shard:
@@ -58,23 +51,15 @@ class Shard:
         self._saved: tuple[str, int | None] = ("", None)
 
     async def run(self) -> None:
-        """Stay connected until cancelled; raises `NotAdmittedError`."""
+        """Stay connected until cancelled; raises `lumia.adapters.NotAdmittedError`."""
         state = lumia.adapters.account(NAME, self._account.name)
         load = partial(gateway.call, Session.load, self._account, self._index)
         self._session = await until_stored(state, load, f"session of {self._account.name}") or Session()
         self._feed = Feed(self._account, self._session, partial(self._told, self._index, True))
-        self._intake = Intake(self._feed.take, self._session.progress)
-        saver = asyncio.create_task(self._keep_saving())
-        try:
+        self._intake = Numbered(f"{NAME}/{self._account.name}", self._session.seq)
+        async with self._intake.kept(self._save):
             while True:
-                outcome = await self._connected()
-                await self._after(outcome)
-        finally:
-            saver.cancel()
-            await self._intake.abandon()
-            with suppress(LumiaError, gateway.BusyError, TimeoutError):
-                async with asyncio.timeout(0.8):
-                    await self._save()
+                await self._after(await self._connected())
 
     async def _after(self, outcome: Next) -> None:
         """Make ready for the next connection; what is being stored goes on, and a lost session is forgotten.
@@ -88,7 +73,7 @@ class Shard:
             raise NotAdmittedError(outcome.why)
         if outcome.step == IDENTIFY:
             self._session.end()
-            self._intake.progress = self._session.progress
+            self._intake.restart()
         pause = min(_PAUSES[1], _PAUSES[0] * 2 ** max(0, self._failures - 1)) if self._failures else 0.0
         self._told(self._index, False, outcome.why)
         await asyncio.sleep(outcome.wait + pause * (0.5 + lumia.system.random() / 2))
@@ -147,9 +132,7 @@ class Shard:
     async def _begin(self, wire: Wire) -> None:
         token, session = self._account.token, self._session
         if session.id:
-            await wire.send(
-                RESUMING, {"token": token, "session_id": session.id, "seq": session.progress.committed or 0}
-            )
+            await wire.send(RESUMING, {"token": token, "session_id": session.id, "seq": self._intake.committed or 0})
             return
         await self._starts.turn(self._index)
         await wire.send(IDENTIFYING, self._starts.identify(self._index))
@@ -169,7 +152,7 @@ class Shard:
     async def _heartbeat(self, wire: Wire) -> None:
         # The number up to which all is stored, not the last that came: what Discord may forget must be safe.
         with suppress(ClosedError):
-            await wire.send(HEARTBEAT, self._session.progress.committed)
+            await wire.send(HEARTBEAT, self._intake.committed)
 
     async def _handle(self, wire: Wire, payload: dict[str, Any]) -> Next | None:
         op, data = payload["op"], payload.get("d")
@@ -188,7 +171,7 @@ class Shard:
         return None
 
     def _dispatch(self, type: str, data: dict[str, Any], seq: Any) -> None:
-        if not isinstance(seq, int):
+        if not isinstance(seq, int) or seq <= (self._intake.newest or 0):  # a replay may bring what is being stored
             return
         if type == "READY":
             self._ready(data)
@@ -196,7 +179,7 @@ class Shard:
             self._greeted("resumed")
         lane = self._feed.lane(type, data) if type not in ("READY", "RESUMED") else ""
         if lane:
-            self._intake.offer(lane, type, data, seq)
+            self._intake.offer(lane, seq, partial(self._feed.take, type, data, seq))
         else:
             self._intake.skip(seq)
 
@@ -213,16 +196,8 @@ class Shard:
         self._failures = 0
         self._told(self._index, True, self._feed.blind or detail)
 
-    async def _keep_saving(self) -> None:
-        while True:
-            await self._intake.moved.wait()
-            self._intake.moved.clear()
-            with suppress(LumiaError, gateway.BusyError):
-                await self._save()
-            await asyncio.sleep(SAVE_EVERY)
-
     async def _save(self) -> None:
-        now = (self._session.id, self._session.progress.committed)
+        now = (self._session.id, self._intake.committed)
         if self._session.id and now != self._saved and not self._lost.is_set():
-            await gateway.call(self._session.save, self._account, self._index)
+            await gateway.call(self._session.save, self._account, self._index, self._intake.committed)
             self._saved = now

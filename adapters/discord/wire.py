@@ -15,6 +15,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
 import lumia
+from lumia.adapters import ClosedError
 
 from .api import AGENT
 from .closing import OURS
@@ -28,14 +29,6 @@ _FLUSHED = b"\x00\x00\xff\xff"
 
 _log = logging.getLogger("lumia.discord.socket")
 _log.setLevel(logging.INFO)  # what it would say below holds the frames, and the token is in one of them
-
-
-class ClosedError(Exception):
-    """The connection has ended. code: None when it was cut."""
-
-    def __init__(self, code: int | None, reason: str = "") -> None:
-        super().__init__(reason)
-        self.code, self.reason = code, reason
 
 
 class Wire:
@@ -71,8 +64,7 @@ class Wire:
             try:
                 frame = await self._socket.recv()
             except ConnectionClosed as error:
-                given = error.rcvd
-                raise ClosedError(given.code if given else None, given.reason if given else "") from None
+                raise ClosedError.of(error) from None
             payload = self._read(frame)
             if payload is not None:
                 return payload
@@ -109,8 +101,7 @@ class Wire:
         try:
             await self._socket.send(json.dumps({"op": op, "d": data}, separators=(",", ":")))
         except ConnectionClosed as error:
-            given = error.rcvd
-            raise ClosedError(given.code if given else None, given.reason if given else "") from None
+            raise ClosedError.of(error) from None
 
     async def _allowance(self, *, urgent: bool) -> None:
         most = MOST_SENT if urgent else MOST_SENT - RESERVED

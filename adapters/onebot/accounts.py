@@ -194,6 +194,9 @@ def _wrong(account: Account, entry: Mapping[str, Any]) -> Iterator[Problem]:
     elif schemes and not _is_bare(account.url):
         what = "has a url with a query or a password in it, and urls are shown in states and logs"
         yield Problem(name, what, "write the token as access_token")
+    elif account.mode == "forward" and (half := urlsplit(account.url).path.rstrip("/")) in ("/api", "/event"):
+        what = f"has a url that ends in {half}, where OneBot gives only {'actions' if half == '/api' else 'events'}"
+        yield Problem(name, what, f"leave {half} out, since both have to come that way", fatal=half == "/api")
     if account.mode == "http" and not (account.secret or account.token):
         yield Problem(name, "has neither secret nor access_token", "set secret, the key of X-Signature, on both sides")
     for key in ("access_token", "secret"):

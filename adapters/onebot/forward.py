@@ -82,10 +82,8 @@ def _tell_others() -> None:
 async def _held(account: Account) -> None:
     """Keep an account up while this gateway is the one that does."""
     keep = _connected if account.mode == "forward" else _asked
-    while True:
-        with suppress(lumia.errors.LeaseLostError):  # then another gateway may have it; wait for a turn again
-            async with lumia.adapters.owning(f"{NAME}/{account.name}"):
-                await keep(account)
+    state = lumia.adapters.account(NAME, account.name, platform=PLATFORM)
+    await lumia.adapters.keeping_up(state, lambda owned: keep(account))
 
 
 # --- forward WebSocket

@@ -36,6 +36,11 @@ def group_of(account: str, user: str) -> str:
     return str(lumia.store.of(NAME).get(f"temporary:{user}", "", scope=account))
 
 
+def is_ours(account: str, chat: Chat, message_id: str) -> bool:
+    """Tell whether a message that somebody answers is one of the bot's; the event names only its id."""
+    return lumia.adapters.receipts.sent(PLATFORM, account, {"kind": chat.kind, "id": chat.id}, message_id) is not None
+
+
 def announce(account: str, generation: str) -> None:
     """Say that this is the account's newest connection: whoever says so last is right, whatever their clocks show."""
     lumia.store.of(NAME).set("newest", generation, scope=account)

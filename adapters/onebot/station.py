@@ -195,6 +195,8 @@ class Station:
 
     def _meta(self, socket: Socket | None, event: Mapping[str, Any]) -> None:
         self.state.event()
+        if socket is None and event.get("sub_type") in ("enable", "disable"):  # a lifecycle that only reports tell of
+            self.online(event["sub_type"] == "enable", "the OneBot side says that it was switched off")
         if event.get("meta_event_type") != "heartbeat":
             return
         interval = whole(event.get("interval"))
@@ -241,14 +243,17 @@ class Station:
         self._tick()
 
     async def accept(self, event: Event, chat: Chat, *, backfilled: bool = False) -> None:
-        """Accept what somebody said, again and again until it is stored."""
-        await lumia.adapters.hold(self.state, partial(self.once, event, chat, backfilled=backfilled))
+        """Accept what somebody said, again and again until it is stored; what can't be is logged and left out."""
+        once = partial(self.once, event, chat, backfilled=backfilled)
+        await lumia.adapters.until_stored(self.state, once, f"message {incoming.message_id(event)}")
 
     async def once(self, event: Event, chat: Chat, *, backfilled: bool = False) -> None:
         """Accept what somebody said; raises when it could not be stored."""
         if chat.group:
             await gateway.call(intake.remember_group, self.account.name, chat)
         msg = incoming.message(event, self.account.name, self.link.self_id)
+        if not msg["mentions_bot"] and "reply_to" in msg:
+            msg["mentions_bot"] = await gateway.call(intake.is_ours, self.account.name, chat, msg["reply_to"])
         await lumia.adapters.submit(NAME, msg, event, meta={"backfilled": True} if backfilled else {})
         if self.cursors.seen(chat.field, msg["time"]):
             await gateway.call(self.cursors.save)  # else nobody would look into this chat if the process died now

@@ -13,30 +13,22 @@ from websockets.exceptions import InvalidStatus, WebSocketException
 
 import lumia
 from lumia import gateway
-from lumia.adapters import until_stored
-from lumia.errors import LumiaError
+from lumia.adapters import ClosedError, NotAdmittedError, Numbered, until_stored
 
 from . import session
 from .accounts import FILE, NAME, Server
 from .feed import Feed
-from .intake import Intake
-from .wire import EVENT, IDENTIFY, META, PING, READY, ClosedError, Wire
+from .wire import EVENT, IDENTIFY, META, PING, READY, Wire
 
 EVERY = 10.0
 """Seconds between two pings, as the protocol says."""
 MISSED = 3
 """Pings without a word of the server after which the connection is taken for dead."""
 FIRST_WORD = 10.0
-SAVE_EVERY = 0.25
-"""Seconds between two writes of how far the events are stored; what came since is sent again and recognised."""
 PAUSES = (0.5, 60.0)
 REFUSALS = (4004, 4001, 4003, 3000)
 """Codes by which servers say that the token is wrong; the protocol names none."""
 _log = logging.getLogger("lumia.satori")
-
-
-class NotAdmittedError(Exception):
-    """The server won't have us with this token."""
 
 
 class Connection:
@@ -54,24 +46,17 @@ class Connection:
         self._saved: int | None = None
 
     async def run(self) -> None:
-        """Stay connected until cancelled; raises `NotAdmittedError`."""
+        """Stay connected until cancelled; raises `lumia.adapters.NotAdmittedError`."""
         load = partial(gateway.call, session.load, self._server)
         what = f"satori account {self._server.name}: how far its events are stored"
         self._saved = await until_stored(self._state, load, what)
-        self._intake = Intake(self._take, self._saved)
-        saver = asyncio.create_task(self._keep_saving())
-        try:
+        self._intake = Numbered(f"{NAME}/{self._server.name}", self._saved)
+        async with self._intake.kept(self._save):
             while True:
                 why = await self._connected()
                 self._told(False, why)
                 pause = min(PAUSES[1], PAUSES[0] * 2 ** max(0, self._failures - 1))
                 await asyncio.sleep(pause * (0.5 + lumia.system.random() / 2))
-        finally:
-            saver.cancel()
-            await self._intake.abandon()
-            with suppress(LumiaError, gateway.BusyError, TimeoutError):
-                async with asyncio.timeout(0.8):
-                    await self._save()
 
     async def _take(self, event: dict[str, Any]) -> None:
         what = f"satori account {self._server.name}: event {event.get('sn')}"
@@ -120,7 +105,7 @@ class Connection:
                     elif op == META:
                         self._feed.meta(body)
                     elif op == EVENT:
-                        self._intake.offer(self._feed.lane(body), body)
+                        self._offer(body)
                         if self._intake.full:
                             await self._intake.room()
         except TimeoutError:
@@ -128,6 +113,10 @@ class Connection:
         finally:
             pinging.cancel()
             await asyncio.wait([pinging])
+
+    def _offer(self, event: dict[str, Any]) -> None:
+        number = event.get("sn", event.get("id"))  # as it was called before
+        self._intake.offer(self._feed.lane(event), number if type(number) is int else None, partial(self._take, event))
 
     def _identity(self) -> dict[str, Any]:
         body: dict[str, Any] = {"token": self._server.token} if self._server.token else {}
@@ -155,14 +144,6 @@ class Connection:
                     return
                 self._silent += 1
                 await wire.send(PING, {})
-
-    async def _keep_saving(self) -> None:
-        while True:
-            await self._intake.moved.wait()
-            self._intake.moved.clear()
-            with suppress(LumiaError, gateway.BusyError):
-                await self._save()
-            await asyncio.sleep(SAVE_EVERY)
 
     async def _save(self) -> None:
         if self._lost.is_set():

@@ -10,20 +10,14 @@ from typing import Any
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
+from lumia.adapters import ClosedError
+
 from .api import AGENT
 
 EVENT, PING, PONG, IDENTIFY, READY, META = range(6)
 MOST_BYTES = 64 * 1024 * 1024
 _log = logging.getLogger("lumia.satori.socket")
 _log.setLevel(logging.INFO)  # what it would say below holds the frames, and the token is in one of them
-
-
-class ClosedError(Exception):
-    """The connection has ended. code: None when it was cut."""
-
-    def __init__(self, code: int | None, reason: str = "") -> None:
-        super().__init__(reason)
-        self.code, self.reason = code, reason
 
 
 class Wire:
@@ -53,7 +47,7 @@ class Wire:
         try:
             signal = json.loads(await self._socket.recv())
         except ConnectionClosed as error:
-            raise _closed(error) from None
+            raise ClosedError.of(error) from None
         except (ValueError, RecursionError) as error:
             raise ClosedError(None, f"a frame can't be read: {error}") from None
         if not isinstance(signal, dict) or type(signal.get("op")) is not int:
@@ -66,14 +60,9 @@ class Wire:
         try:
             await self._socket.send(json.dumps({"op": op, "body": body}, separators=(",", ":")))
         except ConnectionClosed as error:
-            raise _closed(error) from None
+            raise ClosedError.of(error) from None
 
     async def close(self) -> None:
         """End the connection."""
         with suppress(Exception):
             await self._socket.close(1000, "")
-
-
-def _closed(error: ConnectionClosed) -> ClosedError:
-    given = error.rcvd
-    return ClosedError(given.code if given else None, given.reason if given else "")

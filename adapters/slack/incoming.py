@@ -54,6 +54,10 @@ def event(envelope: Mapping[str, Any], context: Context) -> Talk | Told | None:
 
 
 def _talk(envelope: Mapping[str, Any], event: Mapping[str, Any], context: Context) -> Talk | None:
+    """Return a message; it is for the bot if it names it or is a direct one, not because it is below the bot's words.
+
+    People talk with each other in a thread that the bot began, and Slack doesn't tell whom they answer.
+    """
     channel, user, ts = (text_at(event, name) for name in ("channel", "user", "ts"))
     bot = bot_user(envelope) or context.bot
     if not (channel and user and is_ts(ts)) or event.get("bot_id") or user in (bot, _SLACKBOT):
@@ -64,7 +68,6 @@ def _talk(envelope: Mapping[str, Any], event: Mapping[str, Any], context: Contex
     mentioned = mentions_in(segments)
     thread = text_at(event, "thread_ts")
     named = event["type"] == "app_mention" or any(one["id"] == bot for one in mentioned)
-    answered = bool(bot) and text_at(event, "parent_user_id") == bot
     chat = chat_of(channel, text_at(event, "channel_type"))
     msg = lumia.payloads.message(
         platform=NAME,
@@ -76,7 +79,7 @@ def _talk(envelope: Mapping[str, Any], event: Mapping[str, Any], context: Contex
         thread=thread if is_ts(thread) else None,
         segments=segments + shared + [{"type": one["kind"], "data": {"media": at}} for at, one in enumerate(media)],
         mentions=mentioned,
-        mentions_bot=named or answered or chat["kind"] == "private",
+        mentions_bot=named or chat["kind"] == "private",
         reply_to=thread if is_ts(thread) and thread != ts else None,
         media=media,
         time=float(ts),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import lumia
-from lumia.errors import LeaseLostError, LumiaError, RetryAfterError
+from lumia.errors import LumiaError, RetryAfterError
 
 from . import accounts, api
 from .accounts import NAME, Account
@@ -50,18 +50,13 @@ async def _serve(account: Account) -> None:
 
 
 async def _connected(account: Account, known: asyncio.Event) -> None:
-    """Keep the account's socket open wherever it is this gateway's turn; a lost turn is waited for again.
+    """Keep the account's socket open wherever it is this gateway's turn.
 
     Nothing is taken for a bot whose token Slack refuses: Slack keeps it for a while, and nobody could answer.
     """
     await known.wait()
     state = lumia.adapters.account(NAME, account.name)
-    while True:
-        try:
-            async with lumia.adapters.owning(f"{NAME}/{account.name}"):
-                await SocketMode(account, state).run()
-        except LeaseLostError as error:
-            state.disconnected(str(error))
+    await lumia.adapters.keeping_up(state, lambda owned: SocketMode(account, state).run())
 
 
 async def _introduced(account: Account, known: asyncio.Event) -> None:

@@ -45,6 +45,7 @@ class Account:
     secret_token: str = field(default="", repr=False)
     allowed_updates: tuple[str, ...] = ()
     drop_pending: bool = False
+    max_connections: int = 40
     poll_seconds: int = 50
     api_url: str = API_URL
     proxy: str = field(default="", repr=False)
@@ -118,6 +119,7 @@ def of(name: str, entry: Mapping[str, Any]) -> Account:
         allowed_updates=tuple(entry.get("allowed_updates", ())),
         poll_seconds=int(entry.get("poll_seconds", 50)),
         drop_pending=bool(entry.get("drop_pending", False)),
+        max_connections=int(entry.get("max_connections", 40)),
         api_url=str(entry.get("api_url") or API_URL).rstrip("/"),
         proxy=_secret(entry, "proxy"),
         owner=str(entry.get("owner", "")),

@@ -10,6 +10,7 @@ from lumia.adapters import Outgoing, receipts
 
 from . import accounts, api, migration, outgoing
 from .accounts import NAME, Account
+from .rich import Rich, split
 
 _UNPARSABLE = ("can't parse entities", "entity_", "entities_")
 _UNCHANGED = "message is not modified"
@@ -117,8 +118,10 @@ def _made(account: Account, method: str, params: dict[str, Any], file: Mapping[s
 
 
 def _as_caption(params: Mapping[str, Any]) -> dict[str, Any]:
-    names = {"text": "caption", "entities": "caption_entities"}
-    return {names.get(key, key): value for key, value in params.items()}
+    """Return the parameters of editMessageText as those of editMessageCaption; what no caption holds is cut."""
+    said = split(Rich(params["text"], tuple(params.get("entities", ()))), outgoing.CAPTION)[0]
+    rest = {key: value for key, value in params.items() if key not in ("text", "entities")}
+    return {**rest, "caption": said.text, **outgoing.entities(said, "caption_")}
 
 
 def _called(account: Account, method: str, params: dict[str, Any], file: Mapping[str, Any] | None) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 
 import lumia
 
-from . import content, segments
+from . import content, outgoing, segments
 from .accounts import NAME, UPDATES
 from .segments import Me
 
@@ -96,7 +96,11 @@ def message(body: Mapping[str, Any], account: str, me: Me) -> dict[str, Any]:
     said = segments.read(lumia.payloads.clean_text(text), entities, me)
     files = [{"type": item["kind"], "data": {"media": index}} for index, item in enumerate(media)]
     found = [*_forwarded(body), *_reply(body, answered), *files, *content.others_of(body), *said]
-    for_bot = chat["kind"] == "private" or segments.names(said, me) or _sent_by(answered, me)
+    for_bot = (
+        chat["kind"] == "private"
+        or segments.names(said, me)
+        or (_sent_by(answered, me) and not segments.commands_another(text, entities, me))
+    )
     return lumia.payloads.message(
         platform=NAME,
         account=account,
@@ -121,10 +125,13 @@ def message_id(body: Mapping[str, Any]) -> str:
 
 
 def thread_of(body: Mapping[str, Any]) -> str:
-    """Return the topic's id, or "".
+    """Return the topic's id, `direct-<id>` for one of a channel's direct messages, or "".
 
     Plain reply threads have a message_thread_id too, also those in a forum's General topic: nothing can be sent to it.
     """
+    direct = body.get("direct_messages_topic")
+    if isinstance(direct, Mapping) and type(direct.get("topic_id")) is int:
+        return f"{outgoing.DIRECT}{direct['topic_id']}"
     found = body.get("message_thread_id")
     return str(found) if body.get("is_topic_message") and type(found) is int and found > 1 else ""
 

@@ -14,6 +14,8 @@ from .rich import Rich, Writer, split
 
 LIMIT, CAPTION = 4096, 1024
 """UTF-16 units of a message and of a caption; Telegram counts after entity parsing, so this is on the safe side."""
+DIRECT = "direct-"
+"""How the thread of a channel's direct messages begins; every person has one (Bot API: DirectMessagesTopic)."""
 MAX_PHOTO = 10 * 1024 * 1024
 _WAYS = {"image": ("sendPhoto", "photo"), "audio": ("sendAudio", "audio"), "video": ("sendVideo", "video"),
          "file": ("sendDocument", "document")}  # fmt: skip
@@ -47,9 +49,9 @@ def posts(segments: Sequence[Mapping[str, Any]], *, marked: bool = True) -> list
     files = [_file(one) for one in segments if one["type"] in _WAYS]
     items = [item for one in segments if (item := _item(one)) is not None]
     if files and said.text.strip() and len(said) <= CAPTION:
-        files[0] = replace(files[0], params={**files[0].params, "caption": said.text, **_entities(said, "caption_")})
+        files[0] = replace(files[0], params={**files[0].params, "caption": said.text, **entities(said, "caption_")})
         said = Rich("")
-    texts = [Post("sendMessage", {"text": part.text, **_entities(part)}) for part in split(said, LIMIT)]
+    texts = [Post("sendMessage", {"text": part.text, **entities(part)}) for part in split(said, LIMIT)]
     found = [*texts, *files, *items]
     if not found:
         raise lumia.errors.PayloadError("there is nothing in this message that Telegram could show")
@@ -75,15 +77,22 @@ def addressed(found: Sequence[Post], chat: str, thread: str, reply_to: str, *, p
     """Yield the calls with their address; only the first one answers the quoted message."""
     answer = reply_to
     for post in found:
-        params = {"chat_id": chat_id(chat), **post.params}
-        if thread.isascii() and thread.isdecimal() and thread != "1":  # General is where no topic is named
-            params["message_thread_id"] = int(thread)
+        params = {**place(chat, thread), **post.params}
         if answer.isascii() and answer.isdecimal():
             params["reply_parameters"] = {"message_id": int(answer), "allow_sending_without_reply": True}
         if post.method == "sendMessage" and not preview:
             params["link_preview_options"] = {"is_disabled": True}
         yield replace(post, params=params)
         answer = ""
+
+
+def place(chat: str, thread: str) -> dict[str, int | str]:
+    """Return the parameters that say where something goes; thread: as `incoming.thread_of` gave it, "" for none."""
+    direct = thread.startswith(DIRECT)
+    topic = thread.removeprefix(DIRECT)
+    if not (topic.isascii() and topic.isdecimal()) or thread == "1":  # General is where no topic is named
+        return {"chat_id": chat_id(chat)}
+    return {"chat_id": chat_id(chat), "direct_messages_topic_id" if direct else "message_thread_id": int(topic)}
 
 
 def chat_id(chat: str) -> int | str:
@@ -100,7 +109,7 @@ def edit(segments: Sequence[Mapping[str, Any]], *, marked: bool = True) -> dict[
     parts = split(said, LIMIT)
     if not parts:
         raise lumia.errors.PayloadError("a Telegram message can be edited to a text only; to take it back, delete it")
-    return {"text": parts[0].text, **_entities(parts[0])}
+    return {"text": parts[0].text, **entities(parts[0])}
 
 
 def text_of(segments: Sequence[Mapping[str, Any]], *, marked: bool = True) -> Rich:
@@ -151,7 +160,8 @@ def _emoji(writer: Writer, data: Mapping[str, Any]) -> None:
         writer.write(name or f"[emoji {id}]")
 
 
-def _entities(rich: Rich, prefix: str = "") -> dict[str, Any]:
+def entities(rich: Rich, prefix: str = "") -> dict[str, Any]:
+    """Return the parameter that says which entities a text or, with `caption_`, a caption has."""
     return {f"{prefix}entities": list(rich.entities)} if rich.entities else {}
 
 

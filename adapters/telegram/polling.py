@@ -102,7 +102,8 @@ class Poller:
 
     async def _in_order(self, updates: Sequence[Any], me: Me) -> None:
         for update in updates:
-            await lumia.adapters.hold(self._state, partial(taking.take, self.account, me, update))
+            what, take = f"update {update.get('update_id')}", partial(taking.take, self.account, me, update)
+            await lumia.adapters.until_stored(self._state, take, what)
 
     async def _refused(self, error: api.ApiError) -> None:
         if error.code in (401, 404):

@@ -84,4 +84,5 @@ def webhook(account: Account) -> dict[str, object]:
         "secret_token": account.webhook_secret(),
         "allowed_updates": list(account.allowed_updates),
         "drop_pending_updates": account.drop_pending,
+        "max_connections": account.max_connections,
     }

@@ -124,3 +124,12 @@ def mentions(segments: Sequence[Segment]) -> list[dict[str, Any]]:
 def names(segments: Sequence[Segment], me: Me) -> bool:
     """Tell whether the bot is mentioned."""
     return any(one["type"] == "mention" and one["data"]["id"] == me.id for one in segments)
+
+
+def commands_another(text: str, entities: Sequence[Any], me: Me) -> bool:
+    """Tell whether a text begins with a command that names another bot: then it is for that one, whatever it quotes."""
+    whole = Units(text)
+    first = [one for one in map(_clipped(len(whole)), entities) if one and one["offset"] == 0]
+    said = "".join(whole.cut(0, one["length"]) for one in first if one["type"] == "bot_command")
+    name = said.partition("@")[2]
+    return bool(name) and not me.is_named(name)

@@ -67,9 +67,10 @@ def _refuse(account: str, update: Any, why: str) -> None:
 def _show_typing(account: Account, msg: Mapping[str, Any]) -> None:
     if not account.typing or not msg["mentions_bot"] or len(_typing) >= _MOST_TYPING:
         return
-    params: dict[str, Any] = {"chat_id": outgoing.chat_id(msg["chat"]["id"]), "action": "typing"}
-    if "thread" in msg:
-        params["message_thread_id"] = int(msg["thread"])
+    thread = str(msg.get("thread") or "")
+    if thread.startswith(outgoing.DIRECT):
+        return  # sendChatAction knows no such topics
+    params: dict[str, Any] = {**outgoing.place(msg["chat"]["id"], thread), "action": "typing"}
     task = asyncio.create_task(_called(account, params))
     _typing.add(task)
     task.add_done_callback(_typing.discard)

@@ -6,8 +6,8 @@ cursor moved only after they returned. `account` tells how an account fares.
 Outbound: the consumer of `msg.send, dest=…` calls `dispatch`, the consumer of `<adapter>.send` sends inside of
 `delivering`, one effect per message of the platform. Receipts and the state of each send are kept.
 
-Connections: `following` runs a task per configured account, `owning` gives an account to one gateway at a time,
-`serving` executes here what has to go over it.
+Connections: `following` runs a task per configured account, `owning` gives an account to one gateway at a time and
+`keeping_up` connects it whenever that is this one, `serving` executes here what has to go over it.
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ from lumia.adapters.checking import Checked, check
 from lumia.adapters.delivery import RETRY, Outgoing, delivering
 from lumia.adapters.holding import hold, until_stored
 from lumia.adapters.inbound import accept, submit
+from lumia.adapters.keeping import ClosedError, NotAdmittedError, keeping_up
 from lumia.adapters.listing import AccountInfo, accounts
 from lumia.adapters.names import queue
+from lumia.adapters.numbered import Numbered
 from lumia.adapters.outbound import delete, dispatch, edit
 from lumia.adapters.owning import Owned, owning
 from lumia.adapters.per_account import following
@@ -35,6 +37,9 @@ __all__ = [
     "AccountQueue",
     "AccountState",
     "Checked",
+    "ClosedError",
+    "NotAdmittedError",
+    "Numbered",
     "Outgoing",
     "Owned",
     "Receipt",
@@ -50,6 +55,7 @@ __all__ = [
     "edit",
     "following",
     "hold",
+    "keeping_up",
     "owning",
     "parts",
     "queue",

@@ -55,6 +55,13 @@ class Rows:
         for task in self._tasks.values():
             task.cancel()
 
+    async def abandon(self) -> None:
+        """Do what `cancel` does, and wait until nothing is under way."""
+        tasks = list(self._tasks.values())
+        self.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
     def _counted(self, work: Work) -> Work:
         async def counted() -> None:
             try:

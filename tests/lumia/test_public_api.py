@@ -36,6 +36,7 @@ CALLS = {
     "adapters.edit": "src, message_id, content, *, account",
     "adapters.following": "adapter, wanted, serve, *, names, platform",
     "adapters.hold": "state, store",
+    "adapters.keeping_up": "state, connect, down",
     "adapters.until_stored": "state, store, what",
     "adapters.owning": "name, *, ttl",
     "adapters.parts": "text, limit, measure",

@@ -38,7 +38,9 @@ class Link:
 
     def __init__(self, socket: ServerConnection) -> None:
         self.socket = socket
-        self.query = {key: values[0] for key, values in parse_qs(urlsplit(socket.request.path).query).items()}  # type: ignore[union-attr]
+        asked = urlsplit(socket.request.path)  # type: ignore[union-attr]
+        self.path = asked.path
+        self.query = {key: values[0] for key, values in parse_qs(asked.query).items()}
         self.session: Session | None = None
         self._lock = threading.Lock()
         self._deflate = zlib.compressobj() if self.query.get("compress") == "zlib-stream" else None
@@ -93,7 +95,7 @@ class Gateway:
     """The server. interval: milliseconds between heartbeats. ack: whether they are answered.
 
     granted: the privileged intents that are switched on. refuse: close codes for the next identifies. forget: answer
-    the next resume with op 9 false. identifies, resumes, beats, closes: what clients did.
+    the next resume with op 9 false. identifies, resumes, beats, closes: what clients did; resumed_at: at which paths.
     """
 
     def __init__(self, token: str, me: dict[str, Any], application: str) -> None:
@@ -105,6 +107,7 @@ class Gateway:
         self.sessions: dict[str, Session] = {}
         self.identifies: list[dict[str, Any]] = []
         self.resumes: list[dict[str, Any]] = []
+        self.resumed_at: list[str] = []
         self.beats: list[int | None] = []
         self.closes: list[int | None] = []
         self.links: list[Link] = []
@@ -228,7 +231,7 @@ class Gateway:
         self.sessions[session.id] = link.session = session
         guilds = [guild for guild in self.guilds if (int(guild["id"]) >> 22) % shard[1] == shard[0]]
         ready = {
-            "v": 10, "user": self.me, "session_id": session.id, "resume_gateway_url": self.url,
+            "v": 10, "user": self.me, "session_id": session.id, "resume_gateway_url": f"{self.url}/resume",
             "guilds": [{"id": guild["id"], "unavailable": True} for guild in guilds], "private_channels": [],
             "relationships": [], "application": {"id": self.application, "flags": 0}, "shard": shard,
         }  # fmt: skip
@@ -251,6 +254,7 @@ class Gateway:
 
     def _resume(self, link: Link, data: dict[str, Any]) -> None:
         self.resumes.append(data)
+        self.resumed_at.append(link.path.rstrip("/"))
         session = self.sessions.get(data.get("session_id", ""))
         if data.get("token") not in (self.token, f"Bot {self.token}"):
             return link.close(4004)

@@ -49,6 +49,7 @@ class Rest:
         self.gateway_url, self.shards, self.starts, self.concurrency = "", 1, 1000, 1
         self.made: Callable[[dict[str, Any]], None] = lambda made: None
         self.files: dict[str, tuple[str, bytes]] = {}
+        self.most_bytes = 25 * 1024 * 1024
         self._dms: dict[str, str] = {}
         self._nonces: dict[tuple[str, str], dict[str, Any]] = {}
         self._faults: list[tuple[str, re.Pattern[str], deque[Fault]]] = []
@@ -191,6 +192,10 @@ class Rest:
         content = body.get("content") or ""
         if len(content) > 2000 or len(str(body.get("nonce") or "")) > 25:
             raise Refusal(400, 50035, "Invalid Form Body")
+        if len(asked.files) > 10:
+            raise Refusal(400, 50035, "Invalid Form Body")
+        if sum(len(data) for _, data in asked.files) > self.most_bytes:
+            raise Refusal(413, 40005, "Request entity too large")
         if not (content or asked.files or body.get("embeds") or body.get("sticker_ids")):
             raise Refusal(400, 50006, "Cannot send an empty message")
         reference = body.get("message_reference")

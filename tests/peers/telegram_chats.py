@@ -105,7 +105,11 @@ class Chats:
         thread = params.get("message_thread_id")
         if thread is not None and thread not in self.topics:
             raise Refusal(400, "Bad Request: message thread not found")
-        topic = {"message_thread_id": thread, "is_topic_message": True} if thread else {}
+        topic: dict[str, Any] = {"message_thread_id": thread, "is_topic_message": True} if thread else {}
+        direct = params.get("direct_messages_topic_id")
+        if bool(chat.get("is_direct_messages")) != (direct is not None):
+            raise Refusal(400, "Bad Request: a topic of direct messages is named where there are none, or the reverse")
+        topic |= {"direct_messages_topic": {"topic_id": direct}} if direct is not None else {}
         message = self._kept(chat, {"from": dict(self.me), **self._answered(chat, params), **content, **topic})
         self._made.append((chat["id"], message["message_id"]))
         return message
@@ -160,6 +164,8 @@ class Chats:
     def editmessagetext(self, params: Mapping[str, Any], _: Any) -> Message:
         """Change a text of the bot."""
         message = self._mine(params, "edit")
+        if "text" not in message:
+            raise Refusal(400, "Bad Request: there is no text in the message to edit")
         text = str(params.get("text", ""))
         entities = self._checked(text, params.get("entities") or (), 4096, "message text is empty", "MESSAGE_TOO_LONG")
         if message.get("text") == text and message.get("entities", []) == entities.get("entities", []):
@@ -167,6 +173,16 @@ class Chats:
                                "are exactly the same as a current content and reply markup of the message")  # fmt: skip
         message.pop("entities", None)
         message.update({"text": text, "edit_date": _NOW, **entities})
+        return message
+
+    def editmessagecaption(self, params: Mapping[str, Any], _: Any) -> Message:
+        """Change the caption of a file of the bot."""
+        message, text = self._mine(params, "edit"), str(params.get("caption", ""))
+        given = params.get("caption_entities") or ()
+        entities = self._checked(text, given, 1024, "", "message caption is too long")
+        message.pop("caption_entities", None)
+        message.update({"caption": text, "edit_date": _NOW})
+        message.update({"caption_entities": entities["entities"]} if entities else {})
         return message
 
     def deletemessage(self, params: Mapping[str, Any], _: Any) -> bool:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-import sys
+import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 import lumia
+from adapters.discord.accounts import Account
 from adapters.discord.feed import BLIND
+from adapters.discord.identify import Starts
 from lumia.errors import BackendUnavailableError, LaneFullError
-from tests.adapters.discord.conftest import EVERY, SETTLE, Start, answer
+from tests.adapters.discord.conftest import DISCORD, EVERY, SETTLE, Start, answer
 from tests.peers.discord import ADA, BOT_ROLE, ME, TOKEN, Discord
 from tests.support.gateway import Served
 from tests.support.wait import until
@@ -93,6 +96,7 @@ def test_it_resumes_and_misses_nothing(discord: Discord, start: Start, how: str,
         answered(discord, "before", "meanwhile")
         until(lambda: discord.gateway.resumes)
     assert len(discord.gateway.identifies) == 1
+    assert set(discord.gateway.resumed_at) == {"/resume"}
     assert not {1000, 1001} & set(discord.gateway.closes)
 
 
@@ -158,7 +162,7 @@ def test_what_was_put_right_at_discord_is_found_without_a_change_here(
 ) -> None:
     discord.gateway.refuse.append(4014)
     with start(enabled=False) as site:
-        monkeypatch.setattr(sys.modules["adapters.discord.connections"], "REFUSED_PAUSE", 0.2)
+        monkeypatch.setattr("lumia.adapters.keeping.REFUSED_PAUSE", 0.2)
         site.bot.runtime.config.settings("discord").accounts = {"main": discord.settings}  # type: ignore[union-attr]
         until(lambda: discord.gateway.ready, what="the next try is made")
         until(lambda: state(site)[0] == "connected")
@@ -280,7 +284,7 @@ def test_with_too_much_waiting_for_the_broker_the_connection_is_given_up_and_res
 ) -> None:
     broker = Broker(monkeypatch)
     with start():
-        monkeypatch.setattr("adapters.discord.intake.MOST_PENDING", 6)
+        monkeypatch.setattr("lumia.adapters.numbered.MOST", 6)
         monkeypatch.setattr("adapters.discord.shard.PATIENCE", 0.2)
         broker.away = True
         said = [f"message {number}" for number in range(20)]
@@ -325,6 +329,37 @@ def test_shards_share_the_servers(discord: Discord, start: Start) -> None:
     with start(shards=2) as site:
         until(lambda: state(site) == ("connected", "2 shards"), timeout=15, what="both shards")
         assert sorted(tuple(identify["shard"]) for identify in discord.gateway.identifies) == [(0, 2), (1, 2)]
+
+
+def test_no_session_is_started_when_discord_allows_no_more_today(discord: Discord, start: Start) -> None:
+    discord.rest.starts = 0
+    discord.gateway.refuse.append(0)  # not waited for
+    with start() as site:
+        until(lambda: "no session may be started for 3600 s" in state(site)[1], what="the limit to be told")
+        assert discord.gateway.connections == 0
+
+
+@pytest.mark.parametrize("concurrency, apart", [(1, True), (2, False)])
+def test_sessions_of_one_key_are_started_one_after_the_other(
+    discord: Discord, monkeypatch: pytest.MonkeyPatch, concurrency: int, apart: bool
+) -> None:
+    monkeypatch.setattr("adapters.discord.identify.EVERY", 0.2)
+    discord.rest.concurrency = concurrency
+
+    async def call(asking: Callable[..., Any], *args: Any) -> Any:
+        return asking(*args)
+
+    monkeypatch.setattr("lumia.gateway.call", call)
+
+    async def scene() -> float:
+        starts = Starts(Account("main", token=TOKEN, shards=2, api_url=discord.settings["api_url"]))
+        await starts.url()
+        began = time.monotonic()
+        await asyncio.gather(starts.turn(0), starts.turn(1))
+        return time.monotonic() - began
+
+    with lumia.testing.Bot(DISCORD):
+        assert (asyncio.run(scene()) >= 0.2) is apart
 
 
 def test_it_waits_between_sessions_as_discord_asks_for() -> None:

@@ -1,4 +1,4 @@
-"""The small parts: settings, close codes, sequence numbers, rate limits, the stream's frames."""
+"""The small parts: settings, close codes, rate limits, the stream's frames."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from adapters.discord import accounts, asking, closing
 from adapters.discord.limits import Limits, Route
-from adapters.discord.session import Progress
-from adapters.discord.wire import ClosedError, Wire
+from adapters.discord.wire import MOST_SENT, RESERVED, SENT_WINDOW, Wire
+from lumia.adapters import ClosedError
 from lumia.testing import Bot, ManualClock
 from tests.adapters.discord.conftest import DISCORD
 from tests.peers.discord import TOKEN
@@ -70,21 +70,6 @@ def test_every_close_code_says_how_to_go_on(codes: tuple[int | None, ...], step:
     assert closing.OURS not in (1000, 1001)
 
 
-@given(st.permutations(range(1, 12)), st.integers(0, 12))
-def test_a_number_counts_when_all_before_it_are_done(order: list[int], begun: int) -> None:
-    progress = Progress(0)
-    assert all(progress.begin(seq) for seq in range(1, 12))
-    done: set[int] = set()
-    for seq in order[:begun]:
-        progress.done(seq)
-        done.add(seq)
-        assert progress.committed == next(n for n in range(12) if n + 1 not in done)
-    assert progress.pending == 11 - (progress.committed or 0)
-    assert not progress.begin(progress.committed or 0)
-    progress.forget()
-    assert progress.begin(12)
-
-
 class TestLimits:
     ROUTE = Route("POST /channels/{id}/messages", "channels/1")
 
@@ -138,6 +123,36 @@ class Frames:
 
 def read(*frames: str | bytes, compress: bool = True) -> dict[str, Any]:
     return asyncio.run(Wire(Frames(*frames), compress=compress).receive())  # type: ignore[arg-type]
+
+
+class Sink:
+    """A socket that takes everything."""
+
+    def __init__(self) -> None:
+        self.ops: list[int] = []
+
+    async def send(self, text: str) -> None:
+        self.ops.append(json.loads(text)["op"])
+
+
+def test_no_more_is_sent_than_discord_takes_and_heartbeats_always_find_room() -> None:
+    clock, socket = ManualClock(), Sink()
+
+    async def scene() -> None:
+        wire = Wire(socket, compress=False)  # type: ignore[arg-type]
+        for _ in range(MOST_SENT - RESERVED):
+            await wire.send(3, {})
+        one_more = asyncio.create_task(wire.send(3, {}))
+        for _ in range(RESERVED):
+            await wire.send(1, None)
+        assert not one_more.done()
+        one_more.cancel()
+        clock.move(SENT_WINDOW)
+        await wire.send(3, {})
+
+    with Bot(clock=clock):
+        asyncio.run(scene())
+    assert len(socket.ops) == MOST_SENT + 1
 
 
 class TestFrames:

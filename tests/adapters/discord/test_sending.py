@@ -76,6 +76,24 @@ class TestMessages:
         assert asked.files[0][1] == PNG
         assert (asked.body["content"], asked.body["attachments"]) == ("look", [{"id": 0, "filename": "cät.png"}])
 
+    def test_files_that_no_message_holds_go_on_in_the_next(
+        self, bot: Bot, discord: Discord, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("adapters.discord.outgoing.MOST_BYTES", 4 * len(PNG))
+        discord.rest.most_bytes = 4 * len(PNG)
+        small = {"type": "image", "data": {"blob": lumia.blobs.put(PNG, "image/png").as_dict()}}
+        large = {"type": "image", "data": {"blob": lumia.blobs.put(PNG * 3, "image/png").as_dict()}}
+        send(bot, to(discord), {"segments": [{"type": "text", "data": {"text": "look"}}, small, small, large, small]})
+        made = [(asked.body.get("content"), len(asked.files)) for asked in discord.rest.requests("POST")]
+        assert made == [("look", 2), (None, 2)]
+        assert states() == {"sent": 1}
+
+    def test_more_than_ten_files_are_two_messages(self, bot: Bot, discord: Discord) -> None:
+        image = {"type": "image", "data": {"blob": lumia.blobs.put(PNG, "image/png").as_dict()}}
+        send(bot, to(discord), {"segments": [image] * 11})
+        assert [len(asked.files) for asked in discord.rest.requests("POST")] == [10, 1]
+        assert states() == {"sent": 1}
+
     def test_receipts_answer_what_was_said_to_a_message(self, bot: Bot, discord: Discord) -> None:
         send(bot, to(discord), {"text": "yes", "reply_to": "77"})
         (made,) = discord.rest.messages[discord.channel]

@@ -103,8 +103,10 @@ class TestProblems:
             ({"mode": "telepathy"}, "mode is 'telepathy'"),
             ({"mode": "forward"}, "needs a url"),
             ({"mode": "forward", "url": "http://x"}, "needs a url"),
+            ({"mode": "forward", "url": "ws://["}, "needs a url"),
             ({"mode": "forward", "url": "ws://x/?access_token=t"}, "url with a query or a password"),
             ({"mode": "forward", "url": "ws://me:t@x"}, "url with a query or a password"),
+            ({"mode": "forward", "url": "ws://x:3001/api/"}, "ends in /api, where OneBot gives only actions"),
             ({"mode": "http", "url": "http://x"}, "neither secret nor access_token"),
             ({"on_unknown": "guess"}, "on_unknown is 'guess'"),
             ({"self_id": "me"}, "self_id is 'me'"),
@@ -117,6 +119,13 @@ class TestProblems:
             said = [str(problem) for problem in accounts.problems()]
             assert any("[accounts.bad]" in one and wrong in one for one in said), said
             assert [account.name for account in accounts.accounts()] == ["good"]
+
+    def test_a_path_with_events_alone_is_told_and_tried_since_napcat_gives_both_there(self) -> None:
+        with configured(bot={"mode": "forward", "url": "ws://x:3001/event"}):
+            assert [problem.what for problem in accounts.problems() if not problem.fatal] == [
+                "has a url that ends in /event, where OneBot gives only events"
+            ]
+            assert [account.name for account in accounts.accounts()] == ["bot"]
 
     def test_two_that_nobody_can_tell_apart_are_named(self) -> None:
         with configured(one={"access_token": "t"}, two={"access_token": "t"}):

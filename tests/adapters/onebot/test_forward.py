@@ -167,6 +167,9 @@ class TestHttp:
             qq.online = True
             qq.report(url, qq.meta("heartbeat", status={"online": True, "good": True}, interval=5000), SECRET)
             reach(gateway, "listening")
+            for sub_type, state in (("disable", "offline"), ("enable", "listening")):
+                qq.report(url, qq.meta("lifecycle", sub_type=sub_type), SECRET)
+                reach(gateway, state)
 
     def test_a_wrong_token_is_refused(self, heard: Heard) -> None:
         with OneBot("10001", token="another") as qq, site(heard, main=by_http(qq.serve_http())) as gateway:

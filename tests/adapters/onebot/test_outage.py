@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from typing import Any
 
@@ -49,6 +50,32 @@ def test_what_was_missed_comes_in_order_and_once(lagrange: bool) -> None:
         assert "missed in private" in heard.texts
         marked = {msg["text"] for msg, meta in heard.messages if meta.get("backfilled")}
         assert marked - {"after"} == {*(f"missed {n}" for n in range(45)), "missed in private"}
+
+
+def test_a_missed_message_that_cant_be_taken_is_left_out_and_the_others_come(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    heard = Heard()
+    with site(heard) as gateway, OneBot("10001", token=TOKEN) as qq:
+        incoming = sys.modules["adapters.onebot.incoming"]
+        read = incoming.message
+
+        def refuses(event: Any, *args: Any) -> Any:
+            if "poison" in event["raw_message"]:
+                raise lumia.errors.PayloadError("this can't be a message")
+            return read(event, *args)
+
+        monkeypatch.setattr(incoming, "message", refuses)
+        qq.connect(gateway.ws)
+        qq.say("before", group="12")
+        heard.wait(1)
+        seen(gateway, qq, "group-12")
+        for text in ("one", "poison", "two"):
+            qq.message(text, group="12")
+        qq.connect(gateway.ws)
+        qq.say("after", group="12")
+        assert heard.wait(4) == ["before", "one", "two", "after"]
+    assert "can't be taken: this can't be a message" in caplog.text
 
 
 def test_a_missed_message_says_when_it_was_said_and_an_old_one_is_left_alone() -> None:

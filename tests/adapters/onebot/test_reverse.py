@@ -74,6 +74,21 @@ class TestTheWay:
         qq.say("after", group="12")
         assert heard.wait(2) == ["once", "after"]
 
+    def test_an_answer_to_the_bots_words_is_for_it_and_one_to_somebody_elses_is_not(
+        self, gateway: Served, heard: Heard, qq: OneBot
+    ) -> None:
+        qq.connect(gateway.ws)
+        question = qq.say("echo why not", group="12")
+        ours = qq.wait_sent()[0].message_id
+        until(lambda: sends(gateway) == {"sent": 1})
+        for quoted in (ours, question["message_id"]):
+            for group in ("12", "13"):
+                reply = {"type": "reply", "data": {"id": str(quoted)}}
+                qq.say([reply, {"type": "text", "data": {"text": "hm"}}], group=group)
+        heard.wait(5)
+        said = [(msg["chat"]["id"], msg["reply_to"], msg["mentions_bot"]) for msg, _ in heard.messages[1:]]
+        assert [place for *place, for_bot in said if for_bot] == [["12", str(ours)]]
+
     def test_what_the_bot_said_itself_is_not_heard(self, gateway: Served, heard: Heard, qq: OneBot) -> None:
         qq.connect(gateway.ws)
         qq.say("mine", group="12", user="10001", post_type="message_sent")

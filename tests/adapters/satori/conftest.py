@@ -74,7 +74,7 @@ def start(satori: Satori, seen: Seen, monkeypatch: pytest.MonkeyPatch) -> Start:
         config = {"satori": {"accounts": {"main": table}}}
         marked = seen.mark()
         with served(SATORI, marked, *(what or (answer,)), config=config, settings=Settings(drain=3.0)) as running:
-            monkeypatch.setattr("adapters.satori.connection.SAVE_EVERY", 0.01)
+            monkeypatch.setattr("lumia.adapters.numbered.SAVE_EVERY", 0.01)
             monkeypatch.setattr("adapters.satori.connection.PAUSES", (0.05, 0.2))
             if table.get("mode") != "webhook" and table["token"] == satori.token:
                 until(lambda: satori.connected, what="the bot to connect")

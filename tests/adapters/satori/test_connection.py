@@ -117,7 +117,7 @@ def test_a_wrong_token_is_told_and_not_tried_again_until_the_settings_change(
         until(lambda: account("main").state == "refused")
         assert "token of [accounts.main]" in account("main").standing.detail
         assert len(satori.identified) == 1
-        monkeypatch.setattr("adapters.satori.connections.LOOK_EVERY", 0.01)
+        monkeypatch.setattr("lumia.adapters.per_account.LOOK", 0.01)
         settings: Any = running.bot.runtime.config
         settings.settings("satori").accounts = {"main": satori.settings}
         until(lambda: account("main").state == "connected")

@@ -111,13 +111,22 @@ def test_without_authorizations_the_known_bot_is_heeded() -> None:
     assert incoming.event({**envelope, "event": {**event, "user": BOT}}, HERE) is None
 
 
-def test_an_answer_in_a_thread_of_the_bot_is_addressed_to_it_and_slackbot_is_not_heard() -> None:
+def test_in_a_thread_of_the_bot_only_what_names_it_is_addressed_to_it() -> None:
     plain = named("plain message in a public channel")["payload"]
     event = {**plain, "ts": "1718000009.000100", "thread_ts": "1718000001.000100", "parent_user_id": BOT}
-    assert talk({"kind": "event", "payload": event})["mentions_bot"]
-    assert not talk({"kind": "event", "payload": {**event, "parent_user_id": "U0ANN00001"}})["mentions_bot"]
-    nobody = incoming.event({**SENDER.envelope(event), "authorizations": []}, Context("main"))
-    assert isinstance(nobody, Talk) and not nobody.msg["mentions_bot"]
+    msg = talk({"kind": "event", "payload": event})
+    assert not msg["mentions_bot"]
+    assert (msg["thread"], msg["reply_to"]) == ("1718000001.000100", "1718000001.000100")
+    named_there = {**event, "text": f"and what about <@{BOT}>?"}
+    assert talk({"kind": "event", "payload": named_there})["mentions_bot"]
+    twin = {**named_there, "type": "app_mention"}
+    assert talk({"kind": "event", "payload": twin})["mentions_bot"]
+    direct = {**event, "channel": "D0DIRECT01", "channel_type": "im"}
+    assert talk({"kind": "event", "payload": direct})["mentions_bot"]
+
+
+def test_slackbot_is_not_heard() -> None:
+    plain = named("plain message in a public channel")["payload"]
     assert incoming.event(SENDER.envelope({**plain, "user": "USLACKBOT", "text": "Reminder: tea."}), HERE) is None
 
 

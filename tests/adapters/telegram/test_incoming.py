@@ -76,7 +76,8 @@ def test_a_stranger_reads_the_same(one: dict[str, Any]) -> None:
     answered = theirs.reply_to_message
     real = answered is not None and answered.forum_topic_created is None
     assert msg.get("reply_to") == (str(answered.message_id) if answered and real else None)
-    assert msg.get("thread") == (str(theirs.message_thread_id) if theirs.is_topic_message else None)
+    direct, topic = theirs.direct_messages_topic, str(theirs.message_thread_id) if theirs.is_topic_message else None
+    assert msg.get("thread") == (f"direct-{direct.topic_id}" if direct else topic)
 
 
 def _said(rich: Rich, entity: dict[str, Any]) -> str:

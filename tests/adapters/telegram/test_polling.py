@@ -129,6 +129,27 @@ class TestPolling:
         assert "message_id" in seen[0]["why"]
         assert seen[0]["update"]["message"]["chat"] == GROUP
 
+    def test_an_update_that_meets_a_fault_of_ours_is_given_up_so_that_others_get_through(
+        self, telegram: TelegramServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        monkeypatch.setattr("lumia.adapters.holding.PATIENCE", 0.1)
+        monkeypatch.setattr("lumia.adapters.holding.FAULT_PAUSE", 0.05)
+        with site(telegram):
+            incoming = sys.modules["adapters.telegram.incoming"]
+            read = incoming.read
+
+            def faulty(update: Any, *args: Any) -> Any:
+                if update["message"]["text"] == "poison":
+                    raise KeyError("a fault of ours")
+                return read(update, *args)
+
+            monkeypatch.setattr(incoming, "read", faulty)
+            given_up = telegram.say("poison")
+            telegram.say("next")
+            until(lambda: telegram.texts == ["you said next"])
+            until(lambda: telegram.updates.confirmed > given_up["update_id"])
+        assert f"update {given_up['update_id']} of telegram/main was not taken" in caplog.text
+
     def test_what_waits_is_dropped_at_the_start_and_not_after_a_failure(
         self, telegram: TelegramServer, monkeypatch: pytest.MonkeyPatch
     ) -> None:

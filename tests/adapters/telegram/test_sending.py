@@ -154,6 +154,33 @@ class TestSending:
             (made,) = until(lambda: telegram.sent)
         assert made["message_thread_id"] == 40
 
+    def test_direct_messages_to_a_channel_are_answered_to_the_person(self, telegram: TelegramServer) -> None:
+        chat = {"id": -1001888888888, "title": "Tea news", "type": "supergroup", "is_direct_messages": True}
+        with site(telegram, typing=True) as running_site:
+            update = telegram.say("@lumia_bot more tea?", chat=chat, direct_messages_topic={"topic_id": 7001})
+            (made,) = until(lambda: telegram.sent)
+            assert made["direct_messages_topic"] == {"topic_id": 7001}
+            until(lambda: telegram.updates.confirmed > update["update_id"])
+            assert running_site.bot.dead == []
+
+    def test_of_a_file_the_caption_is_edited_and_is_as_long_as_captions_are(self, telegram: TelegramServer) -> None:
+        with site(telegram) as running_site:
+            to = lumia.payloads.destination(4, "telegram", "private", str(ANN["id"]))
+            blob = lumia.blobs.put(b"a file", "text/plain").as_dict()
+            segments = [
+                {"type": "text", "data": {"text": "first"}},
+                {"type": "file", "data": {"blob": blob, "name": "a.txt"}},
+            ]
+            lumia.event.start(to, lumia.Box.any({"segments": segments}, meta={"account": "main"}))
+            (made,) = until(lambda: telegram.sent)
+            adapters.edit(to, str(made["message_id"]), "**bold** " + "long " * 400, account="main")
+            until(lambda: telegram.of("editMessageCaption"))
+            until(lambda: "edit_date" in telegram.sent[0])
+            assert telegram.sent[0]["caption"].startswith("bold long long")
+            assert 900 < len(telegram.sent[0]["caption"]) <= 1024
+            assert telegram.sent[0]["caption_entities"] == [{"type": "bold", "offset": 0, "length": 4}]
+            assert running_site.bot.dead == []
+
     def test_a_message_is_edited_the_same_edit_twice_is_one_and_it_is_taken_back(
         self, telegram: TelegramServer
     ) -> None:

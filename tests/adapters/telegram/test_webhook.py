@@ -46,8 +46,9 @@ class TestWebhook:
             assert telegram.texts == ["you said hello", "you said end"]
 
     def test_with_a_public_url_the_webhook_is_set_with_a_derived_secret(self, telegram: TelegramServer) -> None:
-        with site(telegram, mode="webhook", public_url="http://127.0.0.1:9") as running_site:
+        with site(telegram, mode="webhook", public_url="http://127.0.0.1:9", max_connections=1) as running_site:
             (call,) = until(lambda: telegram.of("setWebhook"))
+            assert (call.params["max_connections"], call.params["allowed_updates"]) == (1, [])
             assert call.params["url"] == "http://127.0.0.1:9/telegram/main"
             derived = call.params["secret_token"]
             assert len(derived) == 64
