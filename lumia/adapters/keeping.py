@@ -45,8 +45,9 @@ async def keeping_up(
     given `state.disconnected`.
     """
     whose, down = f"{state.standing.adapter}/{state.standing.account}", down or state.disconnected
-    pause = PAUSES[0]
+    pause, loop = PAUSES[0], asyncio.get_running_loop()
     while True:
+        began = loop.time()
         try:
             async with owning(whose) as owned:
                 await _admitted(state, whose, connect(owned))
@@ -56,6 +57,7 @@ async def keeping_up(
         except Exception:  # what goes wrong with one account ends no other
             _log.exception("%s: its connection failed and is begun again in %g s", whose, pause)
             down("an error of this adapter, see the gateway's log")
+        pause = PAUSES[0] if loop.time() - began > 2 * PAUSES[1] else pause
         await asyncio.sleep(pause)
         pause = min(PAUSES[1], pause * 2)
 
