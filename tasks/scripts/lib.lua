@@ -12,6 +12,8 @@ local ALONE_START = 15000
 -- How long (ms) a plan is kept after the last run that needs it, and effects after the dead letter that needs them.
 local WEEK = 7 * 24 * 3600 * 1000
 local JOINED_MS = 600000
+-- How long (ms) it is known how far a trip of several starts has come.
+local TRIP_MS = 60000
 local MAX_STALE = 500
 local lanes, enter, release, bury
 
