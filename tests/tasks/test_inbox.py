@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -94,11 +95,12 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return found
 
 
-@pytest.fixture
-def bot(root: Path, valkey_server: servers.Server) -> Iterator[Bot]:
-    redis = connect(valkey_server.url)
+@contextmanager
+def fresh(root: Path, server: servers.Server) -> Iterator[Bot]:
+    """Open a bot on an emptied broker."""
+    redis = connect(server.url)
     redis.flushdb()
-    transport = RedisTransport(redis, worker=worker_name(), url=valkey_server.url)
+    transport = RedisTransport(redis, worker=worker_name(), url=server.url)
     runtime = open_bot(root, load="all", transport=transport)
     try:
         assert runtime.plugins is not None
@@ -107,6 +109,12 @@ def bot(root: Path, valkey_server: servers.Server) -> Iterator[Bot]:
             yield Bot(runtime, transport)
     finally:
         runtime.close()
+
+
+@pytest.fixture
+def bot(root: Path, valkey_server: servers.Server) -> Iterator[Bot]:
+    with fresh(root, valkey_server) as found:
+        yield found
 
 
 class TestKeeping:
@@ -198,17 +206,8 @@ class TestOrder:
     def test_whatever_way_they_come_each_lane_keeps_its_order(
         self, root: Path, valkey_server: servers.Server, moves: Sequence[tuple[str, str]]
     ) -> None:
-        redis = connect(valkey_server.url)
-        redis.flushdb()
-        transport = RedisTransport(redis, worker=worker_name(), url=valkey_server.url)
-        runtime = open_bot(root, load="all", transport=transport)
-        try:
-            assert runtime.plugins is not None
-            runtime.use_routes(transport.publish(runtime.install(runtime.plugins)))
-            with runtime.activated():
-                _play(Bot(runtime, transport), moves)
-        finally:
-            runtime.close()
+        with fresh(root, valkey_server) as bot:
+            _play(bot, moves)
 
 
 def _play(bot: Bot, moves: Sequence[tuple[str, str]]) -> None:
