@@ -39,6 +39,8 @@ LISTEN_SECONDS = 0.5
 """How long news of the first start is listened for; then it is looked, for the case that they were missed."""
 PAUSE_SECONDS = 0.5
 LEASE = "inbox"
+UNREADABLE = (LumiaError, ValueError, KeyError, TypeError, ArithmeticError, RecursionError)
+"""What reading a start's text may raise; any other error may be this process's alone."""
 log = logging.getLogger("lumia")
 
 
@@ -63,11 +65,11 @@ class RedisInbox:
     def find(self, run_id: str) -> RunRecord | None:
         """Return the record of a start that is still here."""
         text = self._transport.asked("hget", f"{self._transport.prefix}kept", run_id)
-        return None if text is None else _record(run_id, *_read(text.decode())[:4])
+        return None if text is None else _record(run_id, *_read(text)[0][:4])
 
     def oldest(self) -> list[tuple[str, str]]:
         """Return (run, text) of those that are next."""
-        rows = [item.decode() for item in self._transport.call("peek", AT_ONCE, TEXT_AT_ONCE)]
+        rows = [item.decode(errors="replace") for item in self._transport.call("peek", AT_ONCE, TEXT_AT_ONCE)]
         return list(zip(rows[::2], rows[1::2], strict=True))
 
     def cancel(self, run_id: str, reason: str) -> bool:
@@ -84,9 +86,9 @@ class RedisInbox:
         text = self._transport.asked("hget", f"{self._transport.prefix}kept", run_id)
         if text is None:
             return False
-        flow, id, key, box, priority = _read(text.decode())
+        (flow, id, key, box, priority), beside = _read(text)
         letter = DeadLetter(
-            run_id, 0, "", id, key, reason, 0, box, time.time(), run_id, flow=flow, priority=priority
+            run_id, 0, "", id, key, reason, 0, box, time.time(), run_id, flow=flow, priority=priority, beside=beside
         )  # fmt: skip
         named = (run_id, run_id, id, key)
         told = [
@@ -101,12 +103,13 @@ class RedisInbox:
         return bool(self._transport.call("unkeep", run_id, letters.call_id(), limit, letter, *entries))
 
 
-def _read(text: str) -> tuple[str, str, str, str, int]:
+def _read(found: bytes) -> tuple[tuple[str, str, str, str, int], tuple[tuple[str, str], ...]]:
     """Return what a start's text tells; one that can't be read is kept as it stands where a Box would be."""
+    text = found.decode(errors="replace")
     try:
-        return inbox.head(text)
-    except (ValueError, TypeError):
-        return "pipe", "", "", text, NORMAL
+        return inbox.head(text), inbox.beside(text)
+    except UNREADABLE:
+        return ("pipe", "", "", text, NORMAL), ()
 
 
 def _record(run_id: str, flow: str, id: str, key: str, box: str) -> RunRecord:
@@ -211,7 +214,7 @@ class InboxThread:
         for run_id, text in waiting:
             try:
                 requests = inbox.read(run_id, text, self._bot, table, max(0.0, time.time() - id_time(run_id)))
-            except (LumiaError, ValueError, KeyError, TypeError) as error:
+            except UNREADABLE as error:
                 self._give_up(run_id, error)
                 continue
             starts.append(requests)

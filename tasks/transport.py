@@ -433,10 +433,10 @@ class RedisTransport(StartPort, LedgerPort, QueuePort):
         """Return the dead letters that are wanted, newest first."""
         return letters.read(self._asked, self.prefix, wanted)
 
-    def dead_retry(self, letter: DeadLetter, request: RunRequest, entry: JournalEntry) -> bool:
-        """Start `request` in a letter's place; False, and nothing is started, when the letter is gone."""
+    def dead_retry(self, letter: DeadLetter, requests: Sequence[RunRequest], entry: JournalEntry) -> bool:
+        """Start these in a letter's place; False, and nothing is started, when the letter is gone."""
         head = self._taking(letter, entry)
-        reply = self._with_plans([request], lambda *run: self.call("dead", *head, *run))
+        reply = self._with_plans(requests, lambda *runs: self.call("dead", *head, *runs))
         return bool(reply[0] == b"ok")
 
     def dead_drop(self, letter: DeadLetter, entry: JournalEntry) -> bool:

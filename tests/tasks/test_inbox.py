@@ -27,6 +27,7 @@ from lumia.system import new_id
 from tasks import inbox as module
 from tasks.backend import worker_name
 from tasks.inbox import InboxThread
+from tasks.letter_text import as_json, as_lines
 from tasks.supervise import check_inbox as check
 from tasks.supervise.check_inbox import check_inbox
 from tasks.supervise.resp import connect as connected
@@ -74,8 +75,8 @@ class Bot:
         self.inbox._start(waiting)
         return len(waiting)
 
-    def work(self) -> None:
-        while (message := self.redis.rpop("default:3")) is not None:
+    def work(self, queue: str = "default:3") -> None:
+        while (message := self.redis.rpop(queue)) is not None:
             run, step, seq = json.loads(json.loads(message)["body"])[0]
             claim = self.transport.claim(run, step, seq)
             if claim is not None:
@@ -265,7 +266,34 @@ class TestEnds:
         assert bot.heard() == [1] and bot.transport.run(retried).outcome == "done"
         assert bot.transport.dead(DeadFilter()) == []
 
-    @pytest.mark.parametrize("text", ["no JSON", "{}", "[]", '{"f":1,"i":2,"k":3,"b":4}'])
+    def test_a_retry_of_its_letter_begins_the_events_beside_it_too(self, bot: Bot) -> None:
+        raw = [("msg.raw", lumia.Box.any("bytes")), ("msg.unheard", lumia.Box.any("nobody"))]
+        (run,) = bot.keep(bot.asked(1, also=raw, priority=6))
+        assert bot.inbox._inbox.bury(run, "was not planned")
+        (letter,) = bot.transport.dead(DeadFilter())
+        assert [id for id, _ in letter.beside] == ["msg.raw", "msg.unheard"]
+        assert "a retry also begins msg.raw, msg.unheard" in "\n".join(as_lines(bot.runtime, letter))
+        assert as_json(bot.runtime, letter)["beside"] == ["msg.raw", "msg.unheard"]
+        revival.retry(bot.runtime, letter)
+        assert bot.redis.llen("default:6") == 2
+        bot.work("default:6")
+        assert bot.heard() == [1] and lumia.store.of("ear").items("raw") == ["bytes"]
+        with pytest.raises(lumia.errors.DeadLetterError, match="gone"):
+            revival.retry(bot.runtime, letter)
+        assert lumia.store.of("ear").items("raw") == ["bytes"]
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "no JSON",
+            "{}",
+            "[]",
+            '{"f":1,"i":2,"k":3,"b":4}',
+            '{"f":"pipe","i":"msg","k":"","b":"{}","p":1e999}',
+            '{"f":"pipe","i":"msg","k":"","b":"{}","a":[["x",1]]}',
+            "[" * 100_000,
+        ],
+    )
     def test_a_text_that_nobody_can_read_holds_up_nobody(self, bot: Bot, text: str) -> None:
         strange = Kept(new_id(), "", text)
         bot.transport.inbox.keep([strange])
@@ -276,6 +304,14 @@ class TestEnds:
         assert bot.heard() == [2] and (letter.run_id, letter.box) == (strange.run_id, text)
         with pytest.raises(lumia.errors.DeadLetterError, match="can't be read"):
             revival.retry(bot.runtime, letter)
+
+    def test_nor_does_one_that_is_no_text_at_all(self, bot: Bot) -> None:
+        strange, _ = bot.keep(bot.asked(1), bot.asked(2))
+        bot.redis.hset("lumia:kept", strange, b"\xff{")
+        bot.take()
+        bot.work()
+        (letter,) = bot.transport.dead(DeadFilter())
+        assert bot.heard() == [2] and letter.box == "\ufffd{"
 
     def test_a_plan_of_an_older_table_is_made_anew(self, bot: Bot) -> None:
         (run,) = bot.keep(bot.asked(1))
