@@ -6,6 +6,7 @@ started in their order; each leaves in the atomic step that starts it, so that t
 
 from __future__ import annotations
 
+import json
 import logging
 import threading
 import time
@@ -64,7 +65,7 @@ class RedisInbox:
 
     def find(self, run_id: str) -> RunRecord | None:
         """Return the record of a start that is still here."""
-        text = self._transport.asked("hget", f"{self._transport.prefix}kept", run_id)
+        text = self._text(run_id)
         return None if text is None else _record(run_id, *_read(text)[0][:4])
 
     def oldest(self) -> list[tuple[str, str]]:
@@ -74,33 +75,33 @@ class RedisInbox:
 
     def cancel(self, run_id: str, reason: str) -> bool:
         """Take a start out of the inbox for good; False when it is not there."""
-        record = self.find(run_id)
-        if record is None:
-            return False
-        named = (run_id, run_id, record.id, record.key)
-        begun = entry_text("start", *named, flow=record.flow)
-        return self._take(run_id, "", begun, entry_text("end", *named, outcome="cancelled", reason=reason))
+        text = self._text(run_id)
+        return text is not None and self._take(run_id, text, "cancelled", reason)
 
     def bury(self, run_id: str, reason: str) -> bool:
         """Make a dead letter of a start that can't be made; False when it is not there."""
-        text = self._transport.asked("hget", f"{self._transport.prefix}kept", run_id)
-        if text is None:
-            return False
-        (flow, id, key, box, priority), beside = _read(text)
-        letter = DeadLetter(
-            run_id, 0, "", id, key, reason, 0, box, time.time(), run_id, flow=flow, priority=priority, beside=beside
-        )  # fmt: skip
-        named = (run_id, run_id, id, key)
-        told = [
-            entry_text("start", *named, flow=flow),
-            entry_text("dead", *named, reason=reason),
-            entry_text("end", *named, outcome="failed", reason=reason),
-        ]
-        return self._take(run_id, letters.packed(letter), *told)
+        text = self._text(run_id)
+        return text is not None and self._take(run_id, text, "failed", reason)
 
-    def _take(self, run_id: str, letter: str, *entries: str) -> bool:
-        limit = self._transport.limits.journal_bytes
-        return bool(self._transport.call("unkeep", run_id, letters.call_id(), limit, letter, *entries))
+    def _text(self, run_id: str) -> bytes | None:
+        found: bytes | None = self._transport.asked("hget", f"{self._transport.prefix}kept", run_id)
+        return found
+
+    def _take(self, run_id: str, text: bytes, outcome: str, reason: str) -> bool:
+        (flow, id, key, box, priority), beside = _read(text)
+        named = (run_id, run_id, id, key)
+        told, letter = [entry_text("start", *named, flow=flow)], ""
+        if outcome == "failed":
+            told.append(entry_text("dead", *named, reason=reason))
+            letter = letters.packed(
+                DeadLetter(run_id, 0, "", id, key, reason, 0, box, time.time(), run_id, flow=flow, priority=priority,
+                           beside=beside)
+            )  # fmt: skip
+        told.append(entry_text("end", *named, outcome=outcome, reason=reason))
+        record = json.dumps({"n": flow, "i": id, "k": key, "z": outcome, "y": reason})
+        limits = self._transport.limits
+        head = (run_id, letters.call_id(), limits.journal_bytes, int(limits.keep_runs * 1000), record, box)
+        return bool(self._transport.call("unkeep", *head, letter, *told))
 
 
 def _read(found: bytes) -> tuple[tuple[str, str, str, str, int], tuple[tuple[str, str], ...]]:

@@ -21,7 +21,7 @@ from lumia.bus import Asked
 from lumia.cli.app import build
 from lumia.dead import DeadFilter
 from lumia.journal import JournalEntry
-from lumia.ports import Kept, RunRequest
+from lumia.ports import Kept, RunRecord, RunRequest
 from lumia.runtime import Runtime, open_bot
 from lumia.system import new_id
 from tasks import inbox as module
@@ -237,9 +237,35 @@ class TestEnds:
         end = bot.journal(first)[-1]
         assert (end.kind, end.outcome, end.reason) == ("end", "cancelled", "not wanted")
 
+    def test_whoever_waits_for_one_that_never_begins_is_told_how_it_ended(self, bot: Bot) -> None:
+        cancelled, buried, event = bot.keep(bot.asked(1), bot.asked(2), bot.asked(3))
+        bot.redis.hset("lumia:kept", event, inbox.write("event", "msg.raw", "", None, '{"j":1}'))
+        seen: list[RunRecord] = []
+        waiting = threading.Thread(target=lambda: seen.append(bot.transport.wait(cancelled, 30.0)))
+        waiting.start()
+        until(lambda: bot.redis.pubsub_numsub("lumia:done")[0][1] == 1)
+        assert bot.transport.cancel(cancelled, "not wanted") and not bot.transport.cancel(cancelled, "twice")
+        waiting.join(10)
+        assert [(one.outcome, one.reason, one.key) for one in seen] == [("cancelled", "not wanted", "web:group-a")]
+        assert bot.inbox._inbox.bury(buried, "was not planned") and bot.inbox._inbox.bury(event, "nor this")
+        ended = [bot.transport.run(run) for run in (buried, event)]
+        assert [(one.state, one.outcome, one.flow) for one in ended] == [
+            ("finished", "failed", "pipe"),
+            ("finished", "failed", "event"),
+        ]
+        assert lumia.Box.load(ended[0].box, bot.runtime.secret).into() == {"n": 2}
+        assert bot.redis.ttl(f"lumia:r:{buried}") > 0 and bot.redis.ttl(f"lumia:b:{buried}") > 0
+
+    def test_one_without_dedup_text_that_was_cancelled_is_not_kept_again(self, bot: Bot) -> None:
+        kept = Kept(new_id(), "", bot.asked(1).kept(bot.runtime).text)
+        bot.transport.inbox.keep([kept])
+        assert bot.transport.cancel(kept.run_id, "not wanted")
+        assert bot.transport.inbox.keep([kept])[1] == [kept.run_id], "as when the first answer was lost"
+        assert bot.transport.inbox.waiting()[0] == 0
+
     def test_one_that_is_begun_at_that_moment_can_be_cancelled(self, bot: Bot, monkeypatch: pytest.MonkeyPatch) -> None:
         (run,) = bot.keep(bot.asked(1))
-        monkeypatch.setattr(bot.transport.kept, "find", lambda run_id: bot.take() and None)
+        monkeypatch.setattr(bot.transport.kept, "_text", lambda run_id: bot.take() and None)
         assert bot.transport.cancel(run, "not wanted")
         monkeypatch.undo()
         bot.work()
