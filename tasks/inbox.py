@@ -100,7 +100,8 @@ class RedisInbox:
         told.append(entry_text("end", *named, outcome=outcome, reason=reason))
         record = json.dumps({"n": flow, "i": id, "k": key, "z": outcome, "y": reason})
         limits = self._transport.limits
-        head = (run_id, letters.call_id(), limits.journal_bytes, int(limits.keep_runs * 1000), record, box)
+        shown = box if id else ""  # what stands there of a text that can't be read is no Box
+        head = (run_id, letters.call_id(), limits.journal_bytes, int(limits.keep_runs * 1000), record, shown)
         return bool(self._transport.call("unkeep", *head, letter, *told))
 
 

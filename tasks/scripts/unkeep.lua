@@ -13,5 +13,7 @@ redis.call('SET', boxkey(id), ARGV[7])
 redis.call('PEXPIRE', boxkey(id), ARGV[5])
 redis.call('PUBLISH', P .. 'done', id)
 if ARGV[8] ~= '' then letter(id .. '.0', ARGV[8]) end
-for i = 9, #ARGV do note(ARGV[4], ARGV[i]) end
+note(ARGV[4], ARGV[9])
+note_first(id, ARGV[4], ARGV[10])
+for i = 11, #ARGV do note(ARGV[4], ARGV[i]) end
 return 1

@@ -20,6 +20,7 @@ from lumia import inbox, revival
 from lumia.bus import Asked
 from lumia.cli.app import build
 from lumia.dead import DeadFilter
+from lumia.errors import BackendUnavailableError
 from lumia.journal import JournalEntry
 from lumia.ports import Kept, RunRecord, RunRequest
 from lumia.runtime import Runtime, open_bot
@@ -346,6 +347,25 @@ class TestEnds:
         assert bot.take() == 1 and bot.transport.inbox.waiting()[0] == 0
         bot.work()
         assert bot.heard() == [1] and bot.transport.run(run).outcome == "done"
+
+    def test_what_the_broker_refuses_for_now_waits(self, bot: Bot) -> None:
+        bot.keep(bot.asked(1), bot.asked(2))
+        bot.redis.config_set("min-replicas-to-write", 1)
+        try:
+            with pytest.raises(BackendUnavailableError, match="bring its replicas back"):
+                bot.take()
+        finally:
+            bot.redis.config_set("min-replicas-to-write", 0)
+        bot.redis.execute_command("ACL", "SETUSER", "default", "-evalsha", "-eval")
+        try:
+            with pytest.raises(BackendUnavailableError, match="the right to run scripts"):
+                bot.inbox._start([(bot.redis.lindex("lumia:inbox", 0).decode(), bot.asked(1).kept(bot.runtime).text)])
+        finally:
+            bot.redis.execute_command("ACL", "SETUSER", "default", "+evalsha", "+eval")
+        assert bot.transport.dead(DeadFilter()) == [] and bot.transport.inbox.waiting()[0] == 2
+        bot.take()
+        bot.work()
+        assert bot.heard() == [1, 2]
 
     def test_what_fails_in_the_middle_of_a_trip_is_not_overtaken(self, bot: Bot) -> None:
         known = bot.runtime.table.index.plan("pipe", "msg").digest
