@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -17,77 +15,20 @@ from typer.testing import CliRunner
 
 import lumia
 from lumia import inbox, revival
-from lumia.bus import Asked
 from lumia.cli.app import build
 from lumia.dead import DeadFilter
 from lumia.errors import BackendUnavailableError
-from lumia.journal import JournalEntry
 from lumia.ports import Kept, RunRecord, RunRequest
-from lumia.runtime import Runtime, open_bot
 from lumia.system import new_id
 from tasks import inbox as module
-from tasks.backend import worker_name
-from tasks.inbox import InboxThread
 from tasks.letter_text import as_json, as_lines
 from tasks.supervise import check_inbox as check
 from tasks.supervise.check_inbox import check_inbox
 from tasks.supervise.resp import connect as connected
-from tasks.transport import RedisTransport, connect
 from tests.support import servers
+from tests.support.accepting import CODE, Bot, fresh
 from tests.support.wait import until
-from tests.support.workers import bot_root, worker, write_plugin
-
-CODE = """
-import lumia
-
-@lumia.pipe.on("msg")
-def hear(content):
-    lumia.store.append("heard", content.into()["n"], scope=content.meta["chat"], keep=10000)
-
-@lumia.event.consumer("msg.raw")
-def note(content):
-    lumia.store.append("raw", content.into())
-"""
-
-
-class Bot:
-    """A bot in this process whose steps are executed when a test says so."""
-
-    def __init__(self, runtime: Runtime, transport: RedisTransport) -> None:
-        self.runtime = runtime
-        self.transport: Any = transport
-        self.redis: Any = transport.redis
-        self.inbox = InboxThread(runtime, transport)
-
-    def asked(self, n: int, chat: str = "a", **options: Any) -> Asked:
-        content = lumia.Box.any({"n": n}, meta={"chat": chat})
-        return lumia.pipe.ask("msg", content, key=f"web:group-{chat}", dedup=f"{chat} {n}", **options)
-
-    def keep(self, *asked: Asked) -> list[str]:
-        return list(self.transport.inbox.keep([one.kept(self.runtime) for one in asked])[1])
-
-    def start(self, n: int, chat: str = "a", **options: Any) -> str:
-        content = lumia.Box.any({"n": n}, meta={"chat": chat})
-        return lumia.pipe.start("msg", content, key=f"web:group-{chat}", dedup=f"{chat} {n}", **options)
-
-    def take(self) -> int:
-        """Start what the inbox holds, one batch of it; returns how many were there."""
-        waiting = self.inbox._inbox.oldest()
-        self.inbox._start(waiting)
-        return len(waiting)
-
-    def work(self, queue: str = "default:3") -> None:
-        while (message := self.redis.rpop(queue)) is not None:
-            run, step, seq = json.loads(json.loads(message)["body"])[0]
-            claim = self.transport.claim(run, step, seq)
-            if claim is not None:
-                self.runtime.executor.process(claim)
-
-    def heard(self, chat: str = "a") -> list[int]:
-        return lumia.store.of("ear").items("heard", scope=chat)
-
-    def journal(self, run_id: str) -> list[JournalEntry]:
-        return [entry for entry in lumia.runs.tail("0", timeout=0, limit=1000) if entry.run_id == run_id]
+from tests.support.workers import bot_root, write_plugin
 
 
 @pytest.fixture(scope="module")
@@ -95,22 +36,6 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     found = bot_root(tmp_path_factory.mktemp("bot"))
     write_plugin(found, "ear", CODE)
     return found
-
-
-@contextmanager
-def fresh(root: Path, server: servers.Server) -> Iterator[Bot]:
-    """Open a bot on an emptied broker."""
-    redis = connect(server.url)
-    redis.flushdb()
-    transport = RedisTransport(redis, worker=worker_name(), url=server.url)
-    runtime = open_bot(root, load="all", transport=transport)
-    try:
-        assert runtime.plugins is not None
-        runtime.use_routes(transport.publish(runtime.install(runtime.plugins)))
-        with runtime.activated():
-            yield Bot(runtime, transport)
-    finally:
-        runtime.close()
 
 
 @pytest.fixture
@@ -447,25 +372,6 @@ class TestThread:
             until(lambda: bot.redis.pubsub_numsub("lumia:mail")[0][1] == 0)
         finally:
             bot.inbox.stop()
-
-
-def test_killed_workers_lose_nothing_and_make_nothing_twice(root: Path, url: str) -> None:
-    transport = RedisTransport(connect(url), worker=worker_name(), url=url)
-    with worker(root, url, name="first") as first:
-        runtime = open_bot(root, transport=transport)
-        try:
-            with runtime.activated():
-                bot = Bot(runtime, transport)
-                for n in range(0, 700, 50):
-                    bot.keep(*(bot.asked(m, str(m % 7)) for m in range(n, n + 50)))
-                    if n == 350:
-                        first.kill()
-                with worker(root, url, name="second"):
-                    chats = [str(chat) for chat in range(7)]
-                    until(lambda: sum(len(bot.heard(chat)) for chat in chats) >= 700, timeout=60)
-                assert {c: bot.heard(c) for c in chats} == {c: list(range(int(c), 700, 7)) for c in chats}
-        finally:
-            runtime.close()
 
 
 names = st.text(st.characters(blacklist_categories=["Cs"]), max_size=20)
