@@ -20,6 +20,7 @@ from lumia.dead import DeadFilter
 from lumia.errors import BackendUnavailableError, StaleRoutesError
 from lumia.ports import Kept
 from lumia.runtime import open_bot
+from tasks import failpoints
 from tasks.backend import worker_name
 from tasks.failpoints import Failing, parse
 from tasks.inbox import InboxThread
@@ -264,10 +265,16 @@ def _frozen(leader: Celery) -> None:
     leader.process.send_signal(signal.SIGSTOP)
 
 
-@pytest.mark.parametrize("end", [_killed, _frozen])
+def _dies_of_it(leader: Celery) -> None:
+    until(lambda: leader.process.poll() is not None, timeout=30)
+
+
+@pytest.mark.parametrize("end, failpoint", [(_killed, ""), (_frozen, ""), (_dies_of_it, "start.after=kill@200")])
 def test_a_worker_that_is_killed_or_frozen_loses_nothing_and_makes_nothing_twice(
-    root: Path, url: str, end: Callable[[Celery], None]
+    root: Path, url: str, monkeypatch: pytest.MonkeyPatch, end: Callable[[Celery], None], failpoint: str
 ) -> None:
+    if failpoint:
+        monkeypatch.setenv(failpoints.ENVIRONMENT, failpoint)
     transport = RedisTransport(connect(url), worker=worker_name(), url=url)
     chats = [str(chat) for chat in range(7)]
     with (
@@ -275,6 +282,7 @@ def test_a_worker_that_is_killed_or_frozen_loses_nothing_and_makes_nothing_twice
         closing(open_bot(root, transport=transport)) as runtime,
         runtime.activated(),
     ):
+        monkeypatch.delenv(failpoints.ENVIRONMENT, raising=False)
         bot = Bot(runtime, transport)
 
         def done() -> int:
