@@ -46,6 +46,8 @@ class StartPort:
         replies = self.call_each("start", calls)
         again = [at for at, one in enumerate(replies) if _says(one, b"plan") or (_says(one, b"later") and not kept)]
         away: Exception | None = None
+        if any(_says(one, b"plan") for one in replies):
+            self._stored.clear()
         for at in again:  # one by one: by now it is known what became of those before it
             replies[at] = away or self._alone(head, starts[at])
             away = replies[at] if isinstance(replies[at], BackendUnavailableError) else None

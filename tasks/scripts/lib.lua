@@ -429,8 +429,9 @@ local function begin(r, wire, limit, keep, cancelled)
 end
 
 -- Whether a request comes without its plan although that is not here (any more): Redis may have lost its last second.
+-- One that nobody handles needs none.
 local function planless(r)
-  return not r.pt and redis.call('EXISTS', P .. 'plan:' .. r.d) == 0
+  return r.h and not r.pt and redis.call('EXISTS', P .. 'plan:' .. r.d) == 0
 end
 
 -- The run that serves this request already, or nil; a fresh dedup text is remembered for the window.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -102,6 +103,49 @@ def test_plans_of_an_older_table_are_stale_one_by_one(carrier: Transport) -> Non
     run = request()
     assert ids(carrier.start_each([[run]], routes=number)) == [run.run_id]
     assert ids(carrier.start_each([[request()], [request()]], routes=number + 1)) == [StaleRoutesError.__name__] * 2
+
+
+def test_an_event_beside_the_run_that_nobody_handles_costs_no_second_trip(
+    transport: RedisTransport, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trips = list[int]()
+    real = transport._run
+
+    class Counting:
+        def __call__(self, script: str, *args: Any) -> Any:
+            trips.append(1)
+            return real(script, *args)
+
+        def each(self, script: str, calls: list[list[Any]]) -> list[Any]:
+            trips.append(len(calls))
+            return real.each(script, calls)  # type: ignore[no-any-return]
+
+    monkeypatch.setattr(transport, "_run", Counting())
+    for _ in range(3):
+        unheard = replace(request(), plan=Plan.of([]), flow="event", id="msg.raw")
+        transport.start_each([[request(), unheard], [request()]])
+    assert trips == [2, 2, 2]
+    transport.start([request(), unheard])
+    assert trips == [2, 2, 2, 1]
+
+
+def test_a_plan_that_is_lacking_is_sent_with_the_second_try(
+    transport: RedisTransport, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    transport.start_each([[request()]])
+    redis: Any = transport.redis
+    redis.delete(f"lumia:plan:{request().plan.digest}")
+    calls = Counter[str]()
+    real = transport.call
+
+    def counted(script: str, *args: Any) -> Any:
+        calls[script] += 1
+        return real(script, *args)
+
+    monkeypatch.setattr(transport, "call", counted)
+    runs = [request(key="k") for _ in range(3)]
+    assert ids(transport.start_each([[run] for run in runs])) == [run.run_id for run in runs]
+    assert calls == {"start": 3}, "one for each of them"
 
 
 def test_plans_that_redis_has_lost_are_sent_again(transport: RedisTransport) -> None:
