@@ -47,7 +47,8 @@ class DeadLetter:
 
     attempts: tries in all. time: seconds since 1970. history: the tries, oldest first; trace: the last one's traceback.
     plan: JSON text of what a retry runs, "" when that is not known any more. retry_of: "run/step" whose effects the
-    step shares, "" for its own. arc: its Box was a live resource, which is gone. hold: its run reaches no chat.
+    step shares, "" for its own. arc: its Box was a live resource, which is gone. hold: its run reaches no chat. beside:
+    events (id, Box) that a retry begins along with it, since they were never begun.
     """
 
     run_id: str
@@ -68,6 +69,7 @@ class DeadLetter:
     trace: str = ""
     history: tuple[Failure, ...] = ()
     hold: bool = False
+    beside: tuple[tuple[str, str], ...] = ()
 
     @property
     def name(self) -> str:
@@ -92,9 +94,10 @@ class DeadLetter:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> DeadLetter:
         """Return the letter that `as_dict` described; fields of a newer version are left out."""
-        known = {field.name for field in fields(cls)} - {"history"}
+        known = {field.name for field in fields(cls)} - {"history", "beside"}
         named = {name: value for name, value in data.items() if name in known}
-        return cls(**named, history=tuple(map(_failure, data.get("history") or ())))
+        beside = tuple((id, wire) for id, wire in data.get("beside") or ())
+        return cls(**named, history=tuple(map(_failure, data.get("history") or ())), beside=beside)
 
 
 def _failure(row: Any) -> Failure:

@@ -6,7 +6,9 @@ can be decided: `active` when all live members are ready, `rolled back` when one
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from lumia.errors import DeploymentRecordError
+from lumia.loading import boot
 
 if TYPE_CHECKING:
     from lumia.routes import RouteTable
@@ -145,8 +148,8 @@ class Progress:
 
 @dataclass(frozen=True)
 class Holder:
-    """Who has the turn to change the bot's plugins. owner: this turn's own name. place: machine and bot root. since:
-    when it began, in seconds since 1970.
+    """Who has the turn to change the bot's plugins. owner: this turn's own name. place: machine and lock file, for
+    which it has the `flock`. since: when it began, in seconds since 1970.
     """
 
     owner: str
@@ -242,5 +245,22 @@ LOST_TURN = (
 
 
 def place_of(root: Path) -> str:
-    """Return the name of a bot root on this machine: its processes share the files."""
-    return f"{socket.gethostname()}:{root.absolute()}"
+    """Return the name of a bot root on this machine: its processes share the files.
+
+    Containers may have one host name and one path for what are two folders, so it tells the folder, too.
+    """
+    try:
+        folder = f"#{named(root.stat())}"
+    except OSError:
+        folder = ""
+    return f"{socket.gethostname()}:{root.absolute()}{folder}"
+
+
+def lock_place(descriptor: int) -> str:
+    """Return the name of an open lock file on this machine: who has its `flock` knows that no one else there does."""
+    return f"{socket.gethostname()}:lock#{named(os.fstat(descriptor))}"
+
+
+def named(file: os.stat_result) -> str:
+    """Return what no other file has, on whichever machine, until this one starts anew."""
+    return hashlib.sha256(f"{boot()} {file.st_dev} {file.st_ino}".encode()).hexdigest()[:12]

@@ -46,7 +46,17 @@ def read(run_id: str, text: str, bot: Runtime, table: Table, seconds: float) -> 
     if flow == "pipe" and not plan.steps:
         bot.log.warning("start(%r): nothing handles this pipeline; the run ends at once", id)
     first = _request(run_id, flow, id, plan, wire, priority, key=key, kept=round(seconds, 3))
-    return [first, *(_twin(table, priority, *row) for row in found.get("a", ()))]
+    return [first, *twins(table, priority, _beside(found))]
+
+
+def beside(text: str) -> tuple[tuple[str, str], ...]:
+    """Return the events beside a start as (id, wire text); raises `ValueError` where they can't be read."""
+    return _beside(_parsed(text))
+
+
+def twins(table: Table, priority: int, events: Sequence[tuple[str, str]]) -> list[RunRequest]:
+    """Return the requests of the events beside a start, planned with `table`."""
+    return [_request(new_id(), "event", id, table.index.plan("event", id), wire, priority) for id, wire in events]
 
 
 def _parsed(text: str) -> dict[str, Any]:
@@ -60,8 +70,15 @@ def _head(found: dict[str, Any]) -> tuple[str, str, str, str, int]:
     return found["f"], found["i"], found["k"], found["b"], int(found.get("p", NORMAL))
 
 
-def _twin(table: Table, priority: int, id: str, wire: str) -> RunRequest:
-    return _request(new_id(), "event", id, table.index.plan("event", id), wire, priority)
+def _beside(found: dict[str, Any]) -> tuple[tuple[str, str], ...]:
+    rows: Any = found.get("a", [])
+    if not isinstance(rows, list) or not all(map(_is_event, rows)):
+        raise ValueError("the events beside this start of the inbox can't be read; was it written by another version?")
+    return tuple((id, wire) for id, wire in rows)
+
+
+def _is_event(row: Any) -> bool:
+    return isinstance(row, list) and len(row) == 2 and all(isinstance(one, str) for one in row)
 
 
 def _request(

@@ -406,11 +406,11 @@ class InMemoryTransport(LedgerPort, LanePort, JournalPort, QueuePort, StorePort)
         with self._changed:
             return list(itertools.islice(filter(wanted.matches, reversed(self._dead)), wanted.limit))
 
-    def dead_retry(self, letter: DeadLetter, request: RunRequest, entry: JournalEntry) -> bool:
-        """Start `request` in a letter's place; False, and nothing is started, when the letter is gone."""
+    def dead_retry(self, letter: DeadLetter, requests: Sequence[RunRequest], entry: JournalEntry) -> bool:
+        """Start these in a letter's place; False, and nothing is started, when the letter is gone."""
         with self._changed:
             there = self.dead_drop(letter, entry)
-            if there:
+            for request in requests if there else ():
                 self._begin(request)
             return there
 

@@ -464,8 +464,8 @@ class Transport(Protocol):
     def dead(self, wanted: DeadFilter = ANY) -> list[DeadLetter]:
         """Return the dead letters that are wanted, newest first."""
 
-    def dead_retry(self, letter: DeadLetter, request: RunRequest, entry: JournalEntry) -> bool:
-        """Start `request` in a letter's place; False, and nothing is started, when the letter is gone."""
+    def dead_retry(self, letter: DeadLetter, requests: Sequence[RunRequest], entry: JournalEntry) -> bool:
+        """Start these in a letter's place; False, and nothing is started, when the letter is gone."""
 
     def dead_drop(self, letter: DeadLetter, entry: JournalEntry) -> bool:
         """Remove a letter; False when it is gone."""

@@ -59,14 +59,24 @@ class Suspect:
         stages = " or ".join(sorted({one.doing for one in self.losses}))
         when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(last.since))
         how = f": {last.ended}" if last.ended else ""
-        return f"{who} ended during its {stages}, the last (pid {last.process}) at {when}{how}"
+        return f"{who} ended during its {stages}, the last (pid {last.process}) at {when}{how}{self._killed}"
+
+    @property
+    def _killed(self) -> str:
+        """Say how many ended, or may have, by a signal that may be no doing of the plugin's."""
+        killed = sum("SIGKILL" in mark.ended for mark in self.losses)
+        unseen = sum(not mark.ended for mark in self.losses)
+        if not killed and not unseen:
+            return ""
+        how = f"{killed} killed by" if killed else f"nobody saw how {unseen} ended, maybe by"
+        return f" ({how} signal 9, SIGKILL: perhaps the kernel's, for want of memory; `dmesg` tells)"
 
     @property
     def reason(self) -> str:
         """Return why it is left out, and the way out."""
         return (
-            f"quarantined: {self}; this version is not loaded any more. Install another one, or try it again "
-            f"with `lumia plugins release {self.plugin}`"
+            f"quarantined: {self}; this version is not loaded any more. Install another one, or mend what it lacked "
+            f"and try it again with `lumia plugins release {self.plugin}`"
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lumia import inbox
 from lumia.dead import AS_RUN, DROPPED, MAX_LETTERS, RETRIED, RETRY, DeadFilter, DeadLetter
 from lumia.errors import BoxError, DeadLetterError
 from lumia.journal import JournalEntry, clean
@@ -41,13 +42,15 @@ def find(bot: Runtime, text: str) -> DeadLetter:
 def retry(bot: Runtime, letter: DeadLetter) -> str:
     """Start a letter's step again, and what would have followed it, as a new run; return the run's id.
 
-    It has the Box and the lane of the letter, and all its tries. Effects that are done are not made again. The letter
-    is removed in the same moment, so retried twice it is started once.
+    It has the Box and the lane of the letter, and all its tries; events that were to begin beside it begin, too.
+    Effects that are done are not made again. The letter is removed in the same moment, so retried twice it is started
+    once.
 
     Raises `DeadLetterError` for a letter that can't be retried, or is gone.
     """
     request = _request(bot, letter, new_id())
-    if not bot.transport.dead_retry(letter, request, _entry(letter, RETRIED, f"{AS_RUN}{request.run_id}")):
+    requests = [request, *inbox.twins(bot.table, letter.priority, letter.beside)]
+    if not bot.transport.dead_retry(letter, requests, _entry(letter, RETRIED, f"{AS_RUN}{request.run_id}")):
         raise DeadLetterError(f"dead letter {letter.name} is gone: it was retried or dropped meanwhile")
     return request.run_id
 

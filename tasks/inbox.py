@@ -6,6 +6,7 @@ started in their order; each leaves in the atomic step that starts it, so that t
 
 from __future__ import annotations
 
+import json
 import logging
 import threading
 import time
@@ -39,6 +40,8 @@ LISTEN_SECONDS = 0.5
 """How long news of the first start is listened for; then it is looked, for the case that they were missed."""
 PAUSE_SECONDS = 0.5
 LEASE = "inbox"
+UNREADABLE = (LumiaError, ValueError, KeyError, TypeError, ArithmeticError, RecursionError)
+"""What reading a start's text may raise; any other error may be this process's alone."""
 log = logging.getLogger("lumia")
 
 
@@ -75,43 +78,44 @@ class RedisInbox:
 
     def find(self, run_id: str) -> RunRecord | None:
         """Return the record of a start that is still here."""
-        text = self._transport.asked("hget", f"{self._transport.prefix}kept", run_id)
-        return None if text is None else _record(run_id, *_read(text.decode())[:4])
+        text = self._text(run_id)
+        return None if text is None else _record(run_id, *_read(text)[0][:4])
 
     def oldest(self) -> list[tuple[str, str]]:
         """Return (run, text) of those that are next."""
-        rows = [item.decode() for item in self._transport.call("peek", AT_ONCE, TEXT_AT_ONCE)]
+        rows = [item.decode(errors="replace") for item in self._transport.call("peek", AT_ONCE, TEXT_AT_ONCE)]
         return list(zip(rows[::2], rows[1::2], strict=True))
 
     def cancel(self, run_id: str, reason: str) -> bool:
         """Take a start out of the inbox for good; False when it is not there."""
-        record = self.find(run_id)
-        if record is None:
-            return False
-        named = (run_id, run_id, record.id, record.key)
-        begun = entry_text("start", *named, flow=record.flow)
-        return self._take(run_id, "", begun, entry_text("end", *named, outcome="cancelled", reason=reason))
+        text = self._text(run_id)
+        return text is not None and self._take(run_id, text, "cancelled", reason)
 
     def bury(self, run_id: str, reason: str) -> bool:
         """Make a dead letter of a start that can't be made; False when it is not there."""
-        text = self._transport.asked("hget", f"{self._transport.prefix}kept", run_id)
-        if text is None:
-            return False
-        flow, id, key, box, priority = _read(text.decode())
-        letter = DeadLetter(
-            run_id, 0, "", id, key, reason, 0, box, time.time(), run_id, flow=flow, priority=priority
-        )  # fmt: skip
-        named = (run_id, run_id, id, key)
-        told = [
-            entry_text("start", *named, flow=flow),
-            entry_text("dead", *named, reason=reason),
-            entry_text("end", *named, outcome="failed", reason=reason),
-        ]
-        return self._take(run_id, letters.packed(letter), *told)
+        text = self._text(run_id)
+        return text is not None and self._take(run_id, text, "failed", reason)
 
-    def _take(self, run_id: str, letter: str, *entries: str) -> bool:
-        limit = self._transport.limits.journal_bytes
-        return bool(self._transport.call("unkeep", run_id, letters.call_id(), limit, letter, *entries))
+    def _text(self, run_id: str) -> bytes | None:
+        found: bytes | None = self._transport.asked("hget", f"{self._transport.prefix}kept", run_id)
+        return found
+
+    def _take(self, run_id: str, text: bytes, outcome: str, reason: str) -> bool:
+        (flow, id, key, box, priority), beside = _read(text)
+        named = (run_id, run_id, id, key)
+        told, letter = [entry_text("start", *named, flow=flow)], ""
+        if outcome == "failed":
+            told.append(entry_text("dead", *named, reason=reason))
+            letter = letters.packed(
+                DeadLetter(run_id, 0, "", id, key, reason, 0, box, time.time(), run_id, flow=flow, priority=priority,
+                           beside=beside)
+            )  # fmt: skip
+        told.append(entry_text("end", *named, outcome=outcome, reason=reason))
+        record = json.dumps({"n": flow, "i": id, "k": key, "z": outcome, "y": reason})
+        limits = self._transport.limits
+        shown = box if id else ""  # what stands there of a text that can't be read is no Box
+        head = (run_id, letters.call_id(), limits.journal_bytes, int(limits.keep_runs * 1000), record, shown)
+        return bool(self._transport.call("unkeep", *head, letter, *told))
 
 
 def _places(answer: Sequence[Any]) -> tuple[int, list[str]]:
@@ -119,12 +123,13 @@ def _places(answer: Sequence[Any]) -> tuple[int, list[str]]:
     return int(before), [run.decode() for run in runs]
 
 
-def _read(text: str) -> tuple[str, str, str, str, int]:
+def _read(found: bytes) -> tuple[tuple[str, str, str, str, int], tuple[tuple[str, str], ...]]:
     """Return what a start's text tells; one that can't be read is kept as it stands where a Box would be."""
+    text = found.decode(errors="replace")
     try:
-        return inbox.head(text)
-    except (ValueError, TypeError):
-        return "pipe", "", "", text, NORMAL
+        return inbox.head(text), inbox.beside(text)
+    except UNREADABLE:
+        return ("pipe", "", "", text, NORMAL), ()
 
 
 def _record(run_id: str, flow: str, id: str, key: str, box: str) -> RunRecord:
@@ -229,7 +234,7 @@ class InboxThread:
         for run_id, text in waiting:
             try:
                 requests = inbox.read(run_id, text, self._bot, table, max(0.0, time.time() - id_time(run_id)))
-            except (LumiaError, ValueError, KeyError, TypeError) as error:
+            except UNREADABLE as error:
                 self._give_up(run_id, error)
                 continue
             starts.append(requests)

@@ -28,6 +28,7 @@ def as_json(bot: Runtime, letter: DeadLetter) -> dict[str, Any]:
         "letter": letter.name,
         "first_letter": letter.first_name,
         "box": content(bot, letter),
+        "beside": [id for id, _ in letter.beside],
         "left": left(letter),
         "retryable": not letter.arc,
     }
@@ -50,6 +51,8 @@ def as_lines(bot: Runtime, letter: DeadLetter) -> Iterator[str]:
     yield f"given up {when(letter.time)}, tries: {letter.attempts}"
     yield f"error    {bot.redact(letter.error)}"
     yield f"retry    {_retry(letter)}"
+    if letter.beside:
+        yield f"beside   a retry also begins {', '.join(id for id, _ in letter.beside)}"
     yield ""
     yield from (_try(bot, failure) for failure in letter.history)
     yield from ("", *bot.redact(letter.trace).splitlines()) if letter.trace else ()

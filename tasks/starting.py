@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from lumia.errors import LumiaError, StaleRoutesError
+from redis.exceptions import ResponseError
+
+from lumia.errors import BackendUnavailableError, LumiaError, StaleRoutesError
 from lumia.ports import Limits, RunRequest, Started
 from tasks import lanes, wire
 
 NOT_FIRST = (b"gone", b"later")
-"""Answers about a start that has left the inbox, or has others before it there."""
+"""Answers about a start that has left the inbox, or comes after another one that is not accepted yet."""
 REFUSED = (b"stale", b"refused", b"full", b"limited", b"kept", *NOT_FIRST)
 """Answers of scripts that have stored no plan."""
 
@@ -38,14 +41,23 @@ class StartPort:
         kept: each is in the inbox and leaves it in that step; for one that is not the first there the answer is empty.
         """
         head = self._head(routes, kept=kept)
-        replies = self.call_each("start", [[head, *self._runs(requests)] for requests in starts])
-        lacking = [at for at, reply in enumerate(replies) if _says(reply, b"plan")]
-        if lacking:
+        heads = [head] * len(starts) if kept else _in_turn(head, starts)  # the inbox is in order already
+        calls = [[one, *self._runs(requests)] for one, requests in zip(heads, starts, strict=True)]
+        replies = self.call_each("start", calls)
+        again = [at for at, one in enumerate(replies) if _says(one, b"plan") or (_says(one, b"later") and not kept)]
+        away: Exception | None = None
+        if any(_says(one, b"plan") for one in replies):
             self._stored.clear()
-            again = self.call_each("start", [[head, *self._runs(starts[at])] for at in lacking])
-            for at, reply in zip(lacking, again, strict=True):
-                replies[at] = reply
+        for at in again:  # one by one: by now it is known what became of those before it
+            replies[at] = away or self._alone(head, starts[at])
+            away = replies[at] if isinstance(replies[at], BackendUnavailableError) else None
         return [self._outcome(*one, routes) for one in zip(starts, replies, strict=True)]
+
+    def _alone(self, head: str, requests: Sequence[RunRequest]) -> Any:
+        try:
+            return self._with_plans(requests, lambda *runs: self.call("start", head, *runs))
+        except (BackendUnavailableError, ResponseError) as error:
+            return error
 
     def _outcome(self, requests: Sequence[RunRequest], reply: Any, routes: int | None) -> list[Started] | Exception:
         if isinstance(reply, Exception):
@@ -82,6 +94,19 @@ class StartPort:
             with_plan = request.plan.digest not in self._stored
             found += [wire.run(request, self.limits, self.worker, with_plan=with_plan), request.box]
         return found
+
+
+def _in_turn(head: str, starts: Sequence[Sequence[RunRequest]]) -> Iterator[str]:
+    """Yield the header of each start; of several of one lane it says which one this is."""
+    lanes = Counter(first.key for first, *_ in starts)
+    begun = dict[str, tuple[str, int]]()
+    for first, *_ in starts:
+        if not first.key or lanes[first.key] == 1:
+            yield head
+            continue
+        name, number = begun.get(first.key, (first.run_id, 0))
+        begun[first.key] = name, number + 1
+        yield f'{head[:-1]},"turn":{json.dumps(begun[first.key])}}}'
 
 
 def _says(reply: Any, word: bytes) -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 from redis import Redis
 from redis.backoff import ExponentialBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import OutOfMemoryError, ReadOnlyError, RedisError, ResponseError
+from redis.exceptions import NoPermissionError, OutOfMemoryError, ReadOnlyError, RedisError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.retry import Retry
 
@@ -65,13 +65,19 @@ PATIENCE_SECONDS = 60.0
 PAUSE_SECONDS = 0.5
 REFUSALS = {
     "OOM": "raise its maxmemory, or lower [journal] hard_bytes",
+    "NOREPLICAS": "bring its replicas back, or lower min-replicas-to-write",
+    "NOPERM": "give its user the right to run scripts on every key",
     "MISCONF": "free disk space on its machine",
     "READONLY": "point LUMIA_REDIS_URL at the primary",
     "LOADING": "it reads its data; try again soon",
     "BUSY": "a script takes long; try again soon",
 }
 """What a server answers that can't write now, and the way out."""
-_CODES: dict[type[Exception], str] = {OutOfMemoryError: "OOM", ReadOnlyError: "READONLY"}
+_CODES: dict[type[Exception], str] = {
+    OutOfMemoryError: "OOM",
+    ReadOnlyError: "READONLY",
+    NoPermissionError: "NOPERM",
+}
 """Errors that redis-py knows by class: the code is no longer in their text."""
 _AWAY = (RedisConnectionError, RedisTimeoutError, OSError)
 
@@ -445,10 +451,10 @@ class RedisTransport(StartPort, LedgerPort, QueuePort):
         """Return the dead letters that are wanted, newest first."""
         return letters.read(self._asked, self.prefix, wanted)
 
-    def dead_retry(self, letter: DeadLetter, request: RunRequest, entry: JournalEntry) -> bool:
-        """Start `request` in a letter's place; False, and nothing is started, when the letter is gone."""
+    def dead_retry(self, letter: DeadLetter, requests: Sequence[RunRequest], entry: JournalEntry) -> bool:
+        """Start these in a letter's place; False, and nothing is started, when the letter is gone."""
         head = self._taking(letter, entry)
-        reply = self._with_plans([request], lambda *run: self.call("dead", *head, *run))
+        reply = self._with_plans(requests, lambda *runs: self.call("dead", *head, *runs))
         return bool(reply[0] == b"ok")
 
     def dead_drop(self, letter: DeadLetter, entry: JournalEntry) -> bool:

@@ -194,9 +194,10 @@ class Intake:
             for at, answer in zip(places[begin:end], answers, strict=True):
                 found[at] = answer if isinstance(answer, Exception) else answer[0].run_id
             begin = end
-            if isinstance(answers[-1], StaleRoutesError):  # what was planned later must not overtake these
+            stale = next((answer for answer in answers if isinstance(answer, StaleRoutesError)), None)
+            if stale is not None:  # what was planned later must not overtake these
                 for at in places[begin:]:
-                    found[at] = answers[-1]
+                    found[at] = stale
                 return
 
     def _plan_anew(self, batch: Sequence[_Waiting]) -> None:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from lumia.deployment import Deployments, Holder, place_of
+from lumia.deployment import Deployments, Holder, lock_place
 from lumia.errors import BackendUnavailableError, BusyTurnError, OperationError
 from lumia.pkg import mutex
 from lumia.pkg.deploying import reached
@@ -64,18 +64,18 @@ def _taken(root: Path, here: float | None, elsewhere: float | None, say: Callabl
         deployments.look()
     except BackendUnavailableError:
         return 0
-    held.enter_context(mutex.hold(Layout(root), FILE, timeout=here, on_wait=say))
+    lock = held.enter_context(mutex.hold(Layout(root), FILE, timeout=here, on_wait=say))
     try:
-        token = _leased(deployments, _holder(root), elsewhere, say)
+        token = _leased(deployments, _holder(lock), elsewhere, say)
     except BackendUnavailableError:
         return 0
     held.enter_context(_kept(deployments, token))
     return token
 
 
-def _holder(root: Path) -> Holder:
+def _holder(lock: int) -> Holder:
     command = " ".join([os.path.basename(sys.argv[0] or "python"), *sys.argv[1:]])
-    return Holder(secrets.token_hex(8), place_of(root), os.getpid(), plain(command, 120))
+    return Holder(secrets.token_hex(8), lock_place(lock), os.getpid(), plain(command, 120))
 
 
 def _leased(deployments: Deployments, me: Holder, timeout: float | None, say: Callable[[str], None]) -> int:

@@ -12,6 +12,8 @@ local ALONE_START = 15000
 -- How long (ms) a plan is kept after the last run that needs it, and effects after the dead letter that needs them.
 local WEEK = 7 * 24 * 3600 * 1000
 local JOINED_MS = 600000
+-- How long (ms) it is known how far a trip of several starts has come.
+local TRIP_MS = 60000
 local MAX_STALE = 500
 local lanes, enter, release, bury
 
@@ -427,8 +429,9 @@ local function begin(r, wire, limit, keep, cancelled)
 end
 
 -- Whether a request comes without its plan although that is not here (any more): Redis may have lost its last second.
+-- One that nobody handles needs none.
 local function planless(r)
-  return not r.pt and redis.call('EXISTS', P .. 'plan:' .. r.d) == 0
+  return r.h and not r.pt and redis.call('EXISTS', P .. 'plan:' .. r.d) == 0
 end
 
 -- The run that serves this request already, or nil; a fresh dedup text is remembered for the window.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -63,6 +64,19 @@ def test_a_letter_whose_plan_is_lost_is_retried_as_planned_today() -> None:
         run = revival.retry(bot.runtime, letter)
         request = bot.transport._runs[run].request
         assert [step.handler for step in request.plan.steps] == ["test.pays", "test.ships"]
+
+
+def test_a_retry_begins_the_events_beside_it() -> None:
+    with Bot(pays, ships) as bot:
+        bot.start("order", 1)
+        box = bot.dead[0].box
+        letter = replace(bot.dead[0], beside=(("order.raw", box), ("order.seen", box)))
+        assert DeadLetter.from_dict(json.loads(json.dumps(letter.as_dict()))) == letter
+        bot.transport._dead[0] = letter
+        before = set(bot.transport._runs)
+        revival.retry(bot.runtime, letter)
+        new = [run.request.id for name, run in bot.transport._runs.items() if name not in before]
+        assert sorted(new) == ["order", "order.raw", "order.seen"]
 
 
 def test_a_letter_without_plan_or_handler_says_why_it_cannot_be_retried() -> None:

@@ -223,6 +223,40 @@ class TestRouteTables:
         assert all(bot.transport.run(run) for run in found)
         assert bot.runtime.table.number == self.table(bot).number
 
+    def test_what_was_planned_later_does_not_overtake_where_the_connection_breaks_as_well(
+        self, bot: Bot, trips: Trips
+    ) -> None:
+        real = bot.transport.start_each
+
+        def breaking(starts: Sequence[Sequence[RunRequest]], *, routes: int | None = None) -> list[Any]:
+            answers: list[Any] = list(real(starts, routes=routes))
+            if len(trips.seen) == 3:
+                answers[-1] = BackendUnavailableError("cut")
+            return answers
+
+        def newer() -> None:
+            table = self.table(bot)
+            bot.transport.publish(RouteTable(0, table.routes, table.schedules, {"test": "another generation"}))
+
+        async def play(intake: Intake) -> list[Any]:
+            trips.gate.clear()
+            first = asyncio.ensure_future(intake.start(asked("first")))
+            while not trips.seen:
+                await asyncio.sleep(0)
+            old = [asyncio.ensure_future(intake.start(asked(key))) for key in ("a", "b")]
+            await asyncio.sleep(0)
+            newer()
+            bot.runtime.refresh_routes()
+            new = asyncio.ensure_future(intake.start(asked("a")))
+            await asyncio.sleep(0)
+            trips.gate.set()
+            return await asyncio.gather(first, *old, new, return_exceptions=True)
+
+        bot.transport.start_each = breaking  # type: ignore[method-assign]
+        found = scene(bot, play)
+        assert names(found)[1:] == ["run", "BackendUnavailableError", "run"]
+        assert trips.seen[2:] == [["a", "b"], ["a", "a"]], "the newer one waits for the older one's second try"
+
     def test_a_table_that_never_stands_still_is_an_error(self, bot: Bot, trips: Trips) -> None:
         def newer() -> None:
             table = self.table(bot)

@@ -15,7 +15,7 @@ from lumia import loading, quarantine
 from lumia.discovery import generation
 from lumia.loader import Loader
 from lumia.loading import IMPORT, ON_LOAD, Mark, amend, marks
-from lumia.quarantine import HUNG, WITHIN, Guard, QuarantinedError, release, suspects
+from lumia.quarantine import HUNG, WITHIN, Guard, QuarantinedError, Suspect, release, suspects
 from tests.support.plugins import PluginBot
 
 
@@ -52,6 +52,23 @@ def test_a_version_stays_out_after_three_losses_until_it_is_released(tmp_path: P
         Guard(tmp_path).check("dice", "1")
     assert release(tmp_path, "dice") == 3
     assert not stays_out(tmp_path)
+
+
+def test_it_is_told_that_processes_were_killed_maybe_for_want_of_memory(tmp_path: Path) -> None:
+    lose(tmp_path, 1, doing=ON_LOAD, ended="ended with exit code 1")
+    lose(tmp_path, 2, doing=ON_LOAD, ended="ended with SIGKILL")
+    with pytest.raises(
+        QuarantinedError,
+        match=r"3 processes .* on_load.*\(2 killed by signal 9, SIGKILL: .*want of memory.*release dice",
+    ):
+        Guard(tmp_path).check("dice", "1")
+    assert "signal 9" not in str(Suspect("dice", "1", tuple(marks(tmp_path)[:1])))
+
+
+def test_where_nobody_saw_the_end_it_may_have_been_that_as_well(tmp_path: Path) -> None:
+    lose(tmp_path, 3, doing=ON_LOAD)
+    with pytest.raises(QuarantinedError, match=r"nobody saw how 3 ended, maybe by signal 9, SIGKILL.*release dice"):
+        Guard(tmp_path).check("dice", "1")
 
 
 def test_losses_of_different_days_are_no_pattern_and_are_forgotten(tmp_path: Path) -> None:

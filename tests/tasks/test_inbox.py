@@ -7,7 +7,6 @@ import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -16,75 +15,20 @@ from typer.testing import CliRunner
 
 import lumia
 from lumia import inbox, revival
-from lumia.bus import Asked
 from lumia.cli.app import build
 from lumia.dead import DeadFilter
-from lumia.journal import JournalEntry
-from lumia.ports import Kept, RunRequest
-from lumia.runtime import Runtime, open_bot
+from lumia.errors import BackendUnavailableError
+from lumia.ports import Kept, RunRecord, RunRequest
 from lumia.system import new_id
 from tasks import inbox as module
-from tasks.backend import worker_name
-from tasks.inbox import InboxThread
+from tasks.letter_text import as_json, as_lines
 from tasks.supervise import check_inbox as check
 from tasks.supervise.check_inbox import check_inbox
 from tasks.supervise.resp import connect as connected
-from tasks.transport import RedisTransport, connect
 from tests.support import servers
+from tests.support.accepting import CODE, Bot, fresh
 from tests.support.wait import until
-from tests.support.workers import bot_root, worker, write_plugin
-
-CODE = """
-import lumia
-
-@lumia.pipe.on("msg")
-def hear(content):
-    lumia.store.append("heard", content.into()["n"], scope=content.meta["chat"], keep=10000)
-
-@lumia.event.consumer("msg.raw")
-def note(content):
-    lumia.store.append("raw", content.into())
-"""
-
-
-class Bot:
-    """A bot in this process whose steps are executed when a test says so."""
-
-    def __init__(self, runtime: Runtime, transport: RedisTransport) -> None:
-        self.runtime = runtime
-        self.transport: Any = transport
-        self.redis: Any = transport.redis
-        self.inbox = InboxThread(runtime, transport)
-
-    def asked(self, n: int, chat: str = "a", **options: Any) -> Asked:
-        content = lumia.Box.any({"n": n}, meta={"chat": chat})
-        return lumia.pipe.ask("msg", content, key=f"web:group-{chat}", dedup=f"{chat} {n}", **options)
-
-    def keep(self, *asked: Asked) -> list[str]:
-        return list(self.transport.inbox.keep([one.kept(self.runtime) for one in asked])[1])
-
-    def start(self, n: int, chat: str = "a", **options: Any) -> str:
-        content = lumia.Box.any({"n": n}, meta={"chat": chat})
-        return lumia.pipe.start("msg", content, key=f"web:group-{chat}", dedup=f"{chat} {n}", **options)
-
-    def take(self) -> int:
-        """Start what the inbox holds, one batch of it; returns how many were there."""
-        waiting = self.inbox._inbox.oldest()
-        self.inbox._start(waiting)
-        return len(waiting)
-
-    def work(self) -> None:
-        while (message := self.redis.rpop("default:3")) is not None:
-            run, step, seq = json.loads(json.loads(message)["body"])[0]
-            claim = self.transport.claim(run, step, seq)
-            if claim is not None:
-                self.runtime.executor.process(claim)
-
-    def heard(self, chat: str = "a") -> list[int]:
-        return lumia.store.of("ear").items("heard", scope=chat)
-
-    def journal(self, run_id: str) -> list[JournalEntry]:
-        return [entry for entry in lumia.runs.tail("0", timeout=0, limit=1000) if entry.run_id == run_id]
+from tests.support.workers import bot_root, write_plugin
 
 
 @pytest.fixture(scope="module")
@@ -96,17 +40,8 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def bot(root: Path, valkey_server: servers.Server) -> Iterator[Bot]:
-    redis = connect(valkey_server.url)
-    redis.flushdb()
-    transport = RedisTransport(redis, worker=worker_name(), url=valkey_server.url)
-    runtime = open_bot(root, load="all", transport=transport)
-    try:
-        assert runtime.plugins is not None
-        runtime.use_routes(transport.publish(runtime.install(runtime.plugins)))
-        with runtime.activated():
-            yield Bot(runtime, transport)
-    finally:
-        runtime.close()
+    with fresh(root, valkey_server) as found:
+        yield found
 
 
 class TestKeeping:
@@ -198,17 +133,8 @@ class TestOrder:
     def test_whatever_way_they_come_each_lane_keeps_its_order(
         self, root: Path, valkey_server: servers.Server, moves: Sequence[tuple[str, str]]
     ) -> None:
-        redis = connect(valkey_server.url)
-        redis.flushdb()
-        transport = RedisTransport(redis, worker=worker_name(), url=valkey_server.url)
-        runtime = open_bot(root, load="all", transport=transport)
-        try:
-            assert runtime.plugins is not None
-            runtime.use_routes(transport.publish(runtime.install(runtime.plugins)))
-            with runtime.activated():
-                _play(Bot(runtime, transport), moves)
-        finally:
-            runtime.close()
+        with fresh(root, valkey_server) as bot:
+            _play(bot, moves)
 
 
 def _play(bot: Bot, moves: Sequence[tuple[str, str]]) -> None:
@@ -237,9 +163,35 @@ class TestEnds:
         end = bot.journal(first)[-1]
         assert (end.kind, end.outcome, end.reason) == ("end", "cancelled", "not wanted")
 
+    def test_whoever_waits_for_one_that_never_begins_is_told_how_it_ended(self, bot: Bot) -> None:
+        cancelled, buried, event = bot.keep(bot.asked(1), bot.asked(2), bot.asked(3))
+        bot.redis.hset("lumia:kept", event, inbox.write("event", "msg.raw", "", None, '{"j":1}'))
+        seen: list[RunRecord] = []
+        waiting = threading.Thread(target=lambda: seen.append(bot.transport.wait(cancelled, 30.0)))
+        waiting.start()
+        until(lambda: bot.redis.pubsub_numsub("lumia:done")[0][1] == 1)
+        assert bot.transport.cancel(cancelled, "not wanted") and not bot.transport.cancel(cancelled, "twice")
+        waiting.join(10)
+        assert [(one.outcome, one.reason, one.key) for one in seen] == [("cancelled", "not wanted", "web:group-a")]
+        assert bot.inbox._inbox.bury(buried, "was not planned") and bot.inbox._inbox.bury(event, "nor this")
+        ended = [bot.transport.run(run) for run in (buried, event)]
+        assert [(one.state, one.outcome, one.flow) for one in ended] == [
+            ("finished", "failed", "pipe"),
+            ("finished", "failed", "event"),
+        ]
+        assert lumia.Box.load(ended[0].box, bot.runtime.secret).into() == {"n": 2}
+        assert bot.redis.ttl(f"lumia:r:{buried}") > 0 and bot.redis.ttl(f"lumia:b:{buried}") > 0
+
+    def test_one_without_dedup_text_that_was_cancelled_is_not_kept_again(self, bot: Bot) -> None:
+        kept = Kept(new_id(), "", bot.asked(1).kept(bot.runtime).text)
+        bot.transport.inbox.keep([kept])
+        assert bot.transport.cancel(kept.run_id, "not wanted")
+        assert bot.transport.inbox.keep([kept])[1] == [kept.run_id], "as when the first answer was lost"
+        assert bot.transport.inbox.waiting()[0] == 0
+
     def test_one_that_is_begun_at_that_moment_can_be_cancelled(self, bot: Bot, monkeypatch: pytest.MonkeyPatch) -> None:
         (run,) = bot.keep(bot.asked(1))
-        monkeypatch.setattr(bot.transport.kept, "find", lambda run_id: bot.take() and None)
+        monkeypatch.setattr(bot.transport.kept, "_text", lambda run_id: bot.take() and None)
         assert bot.transport.cancel(run, "not wanted")
         monkeypatch.undo()
         bot.work()
@@ -266,7 +218,34 @@ class TestEnds:
         assert bot.heard() == [1] and bot.transport.run(retried).outcome == "done"
         assert bot.transport.dead(DeadFilter()) == []
 
-    @pytest.mark.parametrize("text", ["no JSON", "{}", "[]", '{"f":1,"i":2,"k":3,"b":4}'])
+    def test_a_retry_of_its_letter_begins_the_events_beside_it_too(self, bot: Bot) -> None:
+        raw = [("msg.raw", lumia.Box.any("bytes")), ("msg.unheard", lumia.Box.any("nobody"))]
+        (run,) = bot.keep(bot.asked(1, also=raw, priority=6))
+        assert bot.inbox._inbox.bury(run, "was not planned")
+        (letter,) = bot.transport.dead(DeadFilter())
+        assert [id for id, _ in letter.beside] == ["msg.raw", "msg.unheard"]
+        assert "a retry also begins msg.raw, msg.unheard" in "\n".join(as_lines(bot.runtime, letter))
+        assert as_json(bot.runtime, letter)["beside"] == ["msg.raw", "msg.unheard"]
+        revival.retry(bot.runtime, letter)
+        assert bot.redis.llen("default:6") == 2
+        bot.work("default:6")
+        assert bot.heard() == [1] and lumia.store.of("ear").items("raw") == ["bytes"]
+        with pytest.raises(lumia.errors.DeadLetterError, match="gone"):
+            revival.retry(bot.runtime, letter)
+        assert lumia.store.of("ear").items("raw") == ["bytes"]
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "no JSON",
+            "{}",
+            "[]",
+            '{"f":1,"i":2,"k":3,"b":4}',
+            '{"f":"pipe","i":"msg","k":"","b":"{}","p":1e999}',
+            '{"f":"pipe","i":"msg","k":"","b":"{}","a":[["x",1]]}',
+            "[" * 100_000,
+        ],
+    )
     def test_a_text_that_nobody_can_read_holds_up_nobody(self, bot: Bot, text: str) -> None:
         strange = Kept(new_id(), "", text)
         bot.transport.inbox.keep([strange])
@@ -278,6 +257,14 @@ class TestEnds:
         with pytest.raises(lumia.errors.DeadLetterError, match="can't be read"):
             revival.retry(bot.runtime, letter)
 
+    def test_nor_does_one_that_is_no_text_at_all(self, bot: Bot) -> None:
+        strange, _ = bot.keep(bot.asked(1), bot.asked(2))
+        bot.redis.hset("lumia:kept", strange, b"\xff{")
+        bot.take()
+        bot.work()
+        (letter,) = bot.transport.dead(DeadFilter())
+        assert bot.heard() == [2] and letter.box == "\ufffd{"
+
     def test_a_plan_of_an_older_table_is_made_anew(self, bot: Bot) -> None:
         (run,) = bot.keep(bot.asked(1))
         bot.redis.hincrby("lumia:routes", "number", 1)
@@ -285,6 +272,25 @@ class TestEnds:
         assert bot.take() == 1 and bot.transport.inbox.waiting()[0] == 0
         bot.work()
         assert bot.heard() == [1] and bot.transport.run(run).outcome == "done"
+
+    def test_what_the_broker_refuses_for_now_waits(self, bot: Bot) -> None:
+        bot.keep(bot.asked(1), bot.asked(2))
+        bot.redis.config_set("min-replicas-to-write", 1)
+        try:
+            with pytest.raises(BackendUnavailableError, match="bring its replicas back"):
+                bot.take()
+        finally:
+            bot.redis.config_set("min-replicas-to-write", 0)
+        bot.redis.execute_command("ACL", "SETUSER", "default", "-evalsha", "-eval")
+        try:
+            with pytest.raises(BackendUnavailableError, match="the right to run scripts"):
+                bot.inbox._start([(bot.redis.lindex("lumia:inbox", 0).decode(), bot.asked(1).kept(bot.runtime).text)])
+        finally:
+            bot.redis.execute_command("ACL", "SETUSER", "default", "+evalsha", "+eval")
+        assert bot.transport.dead(DeadFilter()) == [] and bot.transport.inbox.waiting()[0] == 2
+        bot.take()
+        bot.work()
+        assert bot.heard() == [1, 2]
 
     def test_what_fails_in_the_middle_of_a_trip_is_not_overtaken(self, bot: Bot) -> None:
         known = bot.runtime.table.index.plan("pipe", "msg").digest
@@ -366,25 +372,6 @@ class TestThread:
             until(lambda: bot.redis.pubsub_numsub("lumia:mail")[0][1] == 0)
         finally:
             bot.inbox.stop()
-
-
-def test_killed_workers_lose_nothing_and_make_nothing_twice(root: Path, url: str) -> None:
-    transport = RedisTransport(connect(url), worker=worker_name(), url=url)
-    with worker(root, url, name="first") as first:
-        runtime = open_bot(root, transport=transport)
-        try:
-            with runtime.activated():
-                bot = Bot(runtime, transport)
-                for n in range(0, 700, 50):
-                    bot.keep(*(bot.asked(m, str(m % 7)) for m in range(n, n + 50)))
-                    if n == 350:
-                        first.kill()
-                with worker(root, url, name="second"):
-                    chats = [str(chat) for chat in range(7)]
-                    until(lambda: sum(len(bot.heard(chat)) for chat in chats) >= 700, timeout=60)
-                assert {c: bot.heard(c) for c in chats} == {c: list(range(int(c), 700, 7)) for c in chats}
-        finally:
-            runtime.close()
 
 
 names = st.text(st.characters(blacklist_categories=["Cs"]), max_size=20)

@@ -184,7 +184,7 @@ def test_the_effects_of_a_dead_letter_are_kept_until_it_is_dealt_with(transport:
     assert ttl(transport, f"lumia:fx:{run}") == -1
     found = transport.dead()[0]
     retried = request(retry_of=found.ledger)
-    assert transport.dead_retry(found, retried, entry(run))
+    assert transport.dead_retry(found, [retried], entry(run))
     assert ttl(transport, f"lumia:fx:{run}") == WEEK
     again = claimed(transport)
     assert again.ledger == f"{run}/0" and paid(transport, run) == ("done", "1")
@@ -202,7 +202,7 @@ def test_a_retry_that_is_sent_again_gives_the_first_answer_and_starts_once(trans
     run = transport._runs([request()])
     assert [transport.call("dead", *arguments, *run) for _ in range(2)] == [[b"ok"], [b"ok"]]
     assert transport.redis.llen("default:3") == 1
-    assert not transport.dead_retry(found, request(), entry(claim.run_id))
+    assert not transport.dead_retry(found, [request()], entry(claim.run_id))
     assert not transport.dead_drop(found, entry(claim.run_id))
     assert transport.redis.llen("default:3") == 1 and transport.dead() == []
 
@@ -212,7 +212,7 @@ def test_a_retry_brings_its_plan_along_when_that_is_gone(transport: RedisTranspo
     claim = claimed(transport)
     transport.commit(claim, done(claim, "end", outcome="failed", dead=letter(claim)))
     transport.redis.delete(PLAN_KEY)
-    assert transport.dead_retry(transport.dead()[0], request(), entry(claim.run_id))
+    assert transport.dead_retry(transport.dead()[0], [request()], entry(claim.run_id))
     assert claimed(transport).plan == PLAN
 
 

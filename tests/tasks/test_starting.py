@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -21,7 +22,7 @@ from lumia.routes import Plan, PlanStep, RouteTable
 from lumia.testing import fake_redis
 from tasks import failpoints
 from tasks.failpoints import Failing, parse
-from tasks.scripts import NAMES
+from tasks.scripts import NAMES, source
 from tasks.transport import RedisTransport, connect
 from tests.support import servers
 from tests.support.cutting import cutting
@@ -104,6 +105,49 @@ def test_plans_of_an_older_table_are_stale_one_by_one(carrier: Transport) -> Non
     assert ids(carrier.start_each([[request()], [request()]], routes=number + 1)) == [StaleRoutesError.__name__] * 2
 
 
+def test_an_event_beside_the_run_that_nobody_handles_costs_no_second_trip(
+    transport: RedisTransport, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trips = list[int]()
+    real = transport._run
+
+    class Counting:
+        def __call__(self, script: str, *args: Any) -> Any:
+            trips.append(1)
+            return real(script, *args)
+
+        def each(self, script: str, calls: list[list[Any]]) -> list[Any]:
+            trips.append(len(calls))
+            return real.each(script, calls)  # type: ignore[no-any-return]
+
+    monkeypatch.setattr(transport, "_run", Counting())
+    for _ in range(3):
+        unheard = replace(request(), plan=Plan.of([]), flow="event", id="msg.raw")
+        transport.start_each([[request(), unheard], [request()]])
+    assert trips == [2, 2, 2]
+    transport.start([request(), unheard])
+    assert trips == [2, 2, 2, 1]
+
+
+def test_a_plan_that_is_lacking_is_sent_with_the_second_try(
+    transport: RedisTransport, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    transport.start_each([[request()]])
+    redis: Any = transport.redis
+    redis.delete(f"lumia:plan:{request().plan.digest}")
+    calls = Counter[str]()
+    real = transport.call
+
+    def counted(script: str, *args: Any) -> Any:
+        calls[script] += 1
+        return real(script, *args)
+
+    monkeypatch.setattr(transport, "call", counted)
+    runs = [request(key="k") for _ in range(3)]
+    assert ids(transport.start_each([[run] for run in runs])) == [run.run_id for run in runs]
+    assert calls == {"start": 3}, "one for each of them"
+
+
 def test_plans_that_redis_has_lost_are_sent_again(transport: RedisTransport) -> None:
     known, lost = replace(request(), plan=other_plan(1)), replace(request(), plan=other_plan(2))
     transport.start_each([[known], [lost]])
@@ -120,6 +164,68 @@ def test_a_server_that_has_forgotten_the_scripts_is_told_them(transport: RedisTr
     redis.script_flush()
     runs = [request() for _ in range(3)]
     assert ids(transport.start_each([[run] for run in runs])) == [run.run_id for run in runs]
+
+
+def order(transport: RedisTransport, lane: str) -> list[str]:
+    return [transport.lane_holder(lane), *(run for run, *_ in transport.waiting(lane, 10, 10_000, newest=False))]
+
+
+def between(monkeypatch: pytest.MonkeyPatch, transport: RedisTransport, *words: tuple[int, tuple[Any, ...]]) -> None:
+    """Have the server told `words` of somebody else before the start of that number in the next trip."""
+    lines: Any = transport._scripts._lines
+
+    def ask_each(commands: list[Any]) -> list[Any]:
+        monkeypatch.undo()
+        sent, mine = list[Any](), list[int]()
+        for number, command in enumerate(commands):
+            sent += [word for at, word in words if at == number]
+            mine.append(len(sent))
+            sent.append(command)
+        found = lines.ask_each(sent)
+        return [found[at] for at in mine]
+
+    monkeypatch.setattr(lines, "ask_each", ask_each)
+
+
+def test_scripts_that_are_forgotten_and_told_in_mid_trip_let_nothing_overtake(
+    transport: RedisTransport, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    transport.start_each([[request()]])
+    between(monkeypatch, transport, (1, ("SCRIPT", "FLUSH")), (3, ("SCRIPT", "LOAD", source("start"))))
+    runs = [request(key="k", dedup=f"message {n}") for n in range(5)]
+    assert ids(transport.start_each([[run] for run in runs])) == [run.run_id for run in runs]
+    assert order(transport, "k") == [run.run_id for run in runs]
+
+
+def test_a_plan_that_redis_has_lost_lets_nothing_overtake(transport: RedisTransport) -> None:
+    known, lost = replace(request(), plan=other_plan(1)), replace(request(), plan=other_plan(2))
+    transport.start_each([[known], [lost]])
+    redis: Any = transport.redis
+    redis.delete(f"lumia:plan:{lost.plan.digest}")
+    runs = [replace(request(key="k"), plan=plan) for plan in (lost.plan, known.plan, known.plan, lost.plan)]
+    assert ids(transport.start_each([[run] for run in runs])) == [run.run_id for run in runs]
+    assert order(transport, "k") == [run.run_id for run in runs]
+
+
+def test_nothing_lines_up_ahead_of_what_has_to_be_planned_anew(
+    transport: RedisTransport, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    number = transport.publish(RouteTable(0, (), (), {"p": "g1"})).number
+    transport.start_each([[request()]])
+    others = ("EVAL", source("keep"), 0, "lumia:", 1000, "other", "", "{}")
+    between(monkeypatch, transport, (1, ("HINCRBY", "lumia:routes", "number", 1)), (2, others))
+    runs = [request(key="k", in_line=True) for _ in range(3)]
+    answers = transport.start_each([[run] for run in runs], routes=number)
+    assert ids(answers) == [runs[0].run_id, StaleRoutesError.__name__, StaleRoutesError.__name__]
+    assert transport.kept.waiting()[0] == 1, "that of another process"
+
+
+def test_what_follows_a_refused_or_duplicate_start_of_its_lane_is_accepted(transport: RedisTransport) -> None:
+    held, full, again = request(key="k", dedup="one"), request(key="k", lane=REJECT), request(key="k", dedup="one")
+    runs = [held, full, request(key="k"), again, request(key="k")]
+    answers = transport.start_each([[run] for run in runs])
+    assert ids(answers) == [held.run_id, LaneFullError.__name__, runs[2].run_id, held.run_id, runs[4].run_id]
+    assert order(transport, "k") == [held.run_id, runs[2].run_id, runs[4].run_id]
 
 
 def test_a_script_that_fails_is_the_error_of_one(transport: RedisTransport) -> None:

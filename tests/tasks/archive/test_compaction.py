@@ -108,7 +108,7 @@ def test_effects_outlive_their_run_when_its_dead_letter_is_retried_before_it_is_
     letter = DeadLetter(run, 0, "p.s0", "msg", "", "broken", 1, WIRE, 0.0)
     transport.commit(claim, done(claim, "end", dead=letter, outcome="failed"))
     found = transport.dead()[0]
-    assert transport.dead_retry(found, request(retry_of=found.ledger), entry)
+    assert transport.dead_retry(found, [request(retry_of=found.ledger)], entry)
     drive(archiver())
     again = claimed(transport)
     known = transport.begin_effect(again, EffectUse(run, "0:pay", "hold", entry))
