@@ -1,0 +1,156 @@
+"""Answers written at once: to a client they are what uvicorn would have written in two parts."""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import lumia
+from lumia import gateway
+from lumia.gateway import connection, front
+from tests.support.gateway import Served, served
+from tests.support.wait import until
+
+done = list[str]()
+
+
+class Late(gateway.Response):
+    """A response with a way of its own to write itself."""
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Write it."""
+        await super().__call__(scope, receive, send)
+
+
+def _note() -> None:
+    done.append("background")
+
+
+def _made() -> dict[str, Any]:
+    from starlette.background import BackgroundTask
+
+    cookie = gateway.Response("c", 200)
+    cookie.set_cookie("a", "1")
+    cookie.set_cookie("b", "2")
+    longer = gateway.Response("four")
+    longer.headers["content-length"] = "40"
+    twice = gateway.Response("four")
+    twice.raw_headers.append((b"content-length", b"4"))
+    return {
+        "json": gateway.JSONResponse({"ü": 1}, 202, {"Retry-After": "2"}),
+        "text": gateway.PlainTextResponse("täxt"),
+        "empty": gateway.Response(),
+        "nothing": gateway.Response(status_code=204),
+        "unmodified": gateway.Response(status_code=304),
+        "redirect": gateway.RedirectResponse("/elsewhere", 303),
+        "cookies": cookie,
+        "own": gateway.Response("x", headers={"Content-Security-Policy": "sandbox", "Cache-Control": "max-age=9"}),
+        "closing": gateway.Response("bye", headers={"Connection": "close"}),
+        "latin": gateway.Response("x", headers={"X-Name": "ü"}),
+        "late": Late("late"),
+        "stream": gateway.StreamingResponse(iter([b"a", b"b"])),
+        "background": gateway.Response("x", background=BackgroundTask(_note)),
+        "injected": gateway.Response("x", headers={"X-Name": "a\r\nX-Other: b"}),
+        "named": gateway.Response("x", headers={"X Name": "a"}),
+        "longer": longer,
+        "twice": twice,
+    }
+
+
+NAMES = sorted(_made())
+BROKEN = {"injected", "named", "longer"}
+
+
+@lumia.web.route("/made/{name}", methods=["GET", "HEAD", "POST"])
+async def made(request: gateway.Request) -> gateway.Response:
+    await request.body()
+    response: gateway.Response = _made()[request.path_params["name"]]
+    return response
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Served]:
+    with served(made) as running:
+        yield running
+
+
+def exchanged(site: Served, request: str) -> tuple[bytes, list[bytes], bytes]:
+    """Return status line, sorted headers without the date, and body of what the server writes until it closes."""
+    with socket.create_connection(("127.0.0.1", site.port), timeout=10) as client:
+        client.sendall(request.encode())
+        answer = b""
+        while data := client.recv(65536):
+            answer += data
+    head, _, body = answer.partition(b"\r\n\r\n")
+    status, *headers = head.split(b"\r\n")
+    return (
+        status,
+        sorted(one for one in headers if not one.startswith(b"date:")),
+        re.sub(rb'"[0-9a-z]{22}"', b'"id"', body),
+    )
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("method", ["GET", "HEAD", "POST"])
+@pytest.mark.parametrize("version", ["1.0", "1.1"])
+def test_a_client_can_not_tell_the_difference(
+    site: Served, monkeypatch: pytest.MonkeyPatch, method: str, name: str, version: str
+) -> None:
+    closing = "Connection: close\r\n" if version == "1.1" else ""
+    request = f"{method} /made/{name} HTTP/{version}\r\nHost: 127.0.0.1\r\n{closing}Content-Length: 0\r\n\r\n"
+    at_once = exchanged(site, request)
+
+    async def never(*args: object) -> bool:
+        return False
+
+    monkeypatch.setattr(front, "respond", never)
+    assert at_once == exchanged(site, request)
+    if name not in BROKEN:
+        assert at_once[0].split()[1] == str(_made()[name].status_code).encode()
+
+
+def test_what_is_plain_is_written_at_once(site: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    told, respond = dict[str, bool](), connection.respond
+
+    async def noted(exchange: Any, response: Any, secured: Any) -> bool:
+        name = exchange.scope["path"].rpartition("/")[2]
+        told[name] = await respond(exchange, response, secured)
+        return told[name]
+
+    monkeypatch.setattr(front, "respond", noted)
+    for name in NAMES:
+        exchanged(site, f"GET /made/{name} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")
+    at_once = {"background", "cookies", "empty", "json", "latin", "own", "redirect", "text"}
+    assert {name for name, said in told.items() if said} == at_once
+    assert {"late", "stream"}.isdisjoint(told), "these write themselves"
+
+
+def test_a_task_behind_an_answer_is_done(site: Served) -> None:
+    done.clear()
+    assert site.client.get("/made/background").text == "x"
+    until(lambda: done == ["background"])
+
+
+def test_answers_to_requests_in_one_packet_come_in_their_order(site: Served) -> None:
+    one = "GET /made/{} HTTP/1.1\r\nHost: 127.0.0.1\r\n{}\r\n"
+    requests = "".join(one.format(name, "") for name in ("text", "stream", "json", "empty"))
+    with socket.create_connection(("127.0.0.1", site.port), timeout=10) as client:
+        client.sendall((requests + one.format("own", "Connection: close\r\n")).encode())
+        answer = b""
+        while data := client.recv(65536):
+            answer += data
+    bodies = [
+        re.escape(text) for text in ("täxt".encode(), b"1\r\na\r\n1\r\nb\r\n0\r\n\r\n", '{"ü":1}'.encode(), b"", b"x")
+    ]
+    assert re.fullmatch(b"".join(b"HTTP/1.1 [^\0]+?\r\n\r\n" + body for body in bodies), answer)
+
+
+def test_a_client_that_has_gone_costs_nothing(site: Served, caplog: pytest.LogCaptureFixture) -> None:
+    with socket.create_connection(("127.0.0.1", site.port), timeout=10) as client:
+        client.sendall(b"POST /made/text HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 5\r\n\r\n")
+    assert site.client.get("/made/text").text == "täxt"
+    assert "Exception" not in caplog.text
