@@ -16,6 +16,8 @@ from .source import NAME, Source, bot_name
 
 _SURE = 128
 """An ASCII id of so many characters is short enough, however much of it has to be escaped."""
+_SURELY_SHORT = 256 // len("%F0%9F%A6%8A")
+"""Characters of an id that are few enough, whatever they are."""
 _CALLBACK_KEPT = 7 * 86400.0
 
 
@@ -24,7 +26,7 @@ def _numbered(value: Any) -> Any:
 
 
 def _short(value: str) -> str:
-    if len(escape_id(value)) > 256:
+    if len(value) > _SURELY_SHORT and len(escape_id(value)) > 256:
         raise ValueError("at most 256 characters once escaped")
     return value
 

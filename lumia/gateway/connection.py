@@ -54,6 +54,7 @@ class Connection(_Watched, HttpToolsProtocol):
     """An HTTP connection: its heads come within `head_timeout` and within `MAX_HEAD` bytes."""
 
     head_since = 0.0
+    idle_since = 0.0
     _in_head = False
     _head_bytes = 0
 
@@ -68,6 +69,7 @@ class Connection(_Watched, HttpToolsProtocol):
         """Take bytes; as long as they are no whole head, they are counted and the clock runs."""
         if self.transport.is_closing():
             return
+        self.idle_since = 0.0
         super().data_received(data)
         if not self._in_head and self.cycle is not None and not self.cycle.response_complete:
             return
@@ -80,6 +82,17 @@ class Connection(_Watched, HttpToolsProtocol):
         """Begin a head."""
         self._in_head, self._head_bytes = True, 0
         super().on_message_begin()
+
+    def on_response_complete(self) -> None:
+        """Go on with the next request, as uvicorn does; when there is none, the clock of an idle connection runs."""
+        self.server_state.total_requests += 1
+        if self.transport.is_closing():
+            return
+        self.flow.resume_reading()
+        if self.pipeline:
+            self._start_asgi_task(*self.pipeline.pop())
+        else:
+            self.idle_since = self.loop.time()
 
     def on_headers_complete(self) -> None:
         """End a head."""
@@ -99,8 +112,10 @@ class Connection(_Watched, HttpToolsProtocol):
         super().resume_writing()
 
     def check(self, now: float) -> None:
-        """Also end a connection whose head does not come."""
+        """Also end a connection whose head does not come, and one that is kept for nothing."""
         super().check(now)
+        if self.idle_since and now - self.idle_since > self.timeout_keep_alive:
+            self.transport.close()
         busy = self.transport.is_closing() or (self.cycle is not None and not self.cycle.response_complete)
         if self.head_since and now - self.head_since > self.settings.head_timeout and not busy:
             if self._in_head:

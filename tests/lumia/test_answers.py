@@ -149,6 +149,16 @@ def test_answers_to_requests_in_one_packet_come_in_their_order(site: Served) -> 
     assert re.fullmatch(b"".join(b"HTTP/1.1 [^\0]+?\r\n\r\n" + body for body in bodies), answer)
 
 
+def test_a_connection_that_is_kept_for_nothing_is_closed(site: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(site.server.config, "timeout_keep_alive", 0.1)
+    request = b"GET /made/text HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", site.port), timeout=10) as client:
+        for _ in range(2):
+            client.sendall(request)
+            assert client.recv(65536).endswith("täxt".encode())
+        assert client.recv(65536) == b"", "and nothing was written before the end"
+
+
 def test_a_client_that_has_gone_costs_nothing(site: Served, caplog: pytest.LogCaptureFixture) -> None:
     with socket.create_connection(("127.0.0.1", site.port), timeout=10) as client:
         client.sendall(b"POST /made/text HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 5\r\n\r\n")
