@@ -50,9 +50,9 @@ async def _follow(running: dict[str, tuple[Server, asyncio.Task[None]]]) -> None
         elif server.mode != WEBSOCKET:
             lumia.adapters.account(NAME, server.name).listening(f"POST /satori/{server.name}")
     hub.forget({server.name for server in known if server.enabled})
-    for problem in accounts.problems():
+    for fault in accounts.faults():
         with suppress(PayloadError):  # a name that is empty or unprintable; the log and `lumia doctor` tell of it
-            lumia.adapters.account(NAME, problem.server).refused(f"{problem.what}; {problem.fix}")
+            lumia.adapters.account(NAME, fault.account).refused(f"{fault.what}; {fault.fix}")
 
 
 async def _stop(tasks: list[asyncio.Task[None]]) -> None:

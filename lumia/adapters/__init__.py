@@ -13,7 +13,7 @@ Connections: `following` runs a task per configured account, `owning` gives an a
 from __future__ import annotations
 
 from lumia.adapters import receipts
-from lumia.adapters.checking import Checked, check
+from lumia.adapters.checking import Checked, Fault, check, settings
 from lumia.adapters.delivery import RETRY, Outgoing, delivering
 from lumia.adapters.holding import hold, until_stored
 from lumia.adapters.inbound import accept, submit
@@ -35,6 +35,7 @@ __all__ = [
     "AccountQueue",
     "AccountState",
     "Checked",
+    "Fault",
     "Outgoing",
     "Owned",
     "Receipt",
@@ -55,6 +56,7 @@ __all__ = [
     "queue",
     "receipts",
     "serving",
+    "settings",
     "submit",
     "until_stored",
     "utf16",
