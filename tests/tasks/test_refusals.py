@@ -34,6 +34,13 @@ def as_user(server: servers.Server, *rules: str, password: str = "pw") -> Iterat
     found.close()
 
 
+def use(transport: RedisTransport) -> None:
+    """A script, a command and a channel."""
+    run = transport.start([request()])[0].run_id
+    transport.routes()
+    transport.wait(run, 0.01)
+
+
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[servers.Server]:
     with servers.valkey(tmp_path / "valkey") as found:
@@ -46,7 +53,11 @@ def server(tmp_path: Path) -> Iterator[servers.Server]:
         ((*OPEN, "-evalsha"), "'evalsha' command", "the rule +evalsha to its ACL"),
         ((*OPEN, "-@scripting"), "'evalsha' command", "the rule +evalsha to its ACL"),
         ((*OPEN, "-zadd"), "zadd", "the rule +zadd to its ACL"),
-        (("~other:*", "&*", "+@all"), "access a key", "the rule ~lumia:* ~_kombu* ~*celery* ~unacked* and a pattern for each queue"),
+        (
+            ("~other:*", "&*", "+@all"),
+            "access a key",
+            "the rule ~lumia:* ~_kombu* ~*celery* ~unacked* and a pattern",
+        ),
         ((*OPEN, "-hmget"), "'hmget' command", "the rule +hmget to its ACL"),
         (("~*", "resetchannels", "+@all"), "channel", "the rule &* to its ACL"),
     ],
@@ -55,9 +66,7 @@ def test_what_an_acl_forbids_is_named_with_the_rule_to_add(
     server: servers.Server, rules: tuple[str, ...], why: str, rule: str
 ) -> None:
     with as_user(server, *rules) as transport, pytest.raises(BackendForbiddenError) as told:
-        run = transport.start([request()])[0].run_id
-        transport.routes()
-        transport.wait(run, 0.01)
+        use(transport)
     assert why in str(told.value) and rule in str(told.value)
     assert "docs/redis.md" in str(told.value)
 

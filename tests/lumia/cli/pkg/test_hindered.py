@@ -31,8 +31,7 @@ def server(tmp_path: Path) -> Iterator[servers.Server]:
 def test_a_redis_that_never_answers_is_an_error_before_long(
     pkg: Pkg, geo: Repository, server: servers.Server, args: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    defaults = {**transport.connect.__kwdefaults__, "timeout": ANSWER_SECONDS}
-    monkeypatch.setattr(transport.connect, "__kwdefaults__", defaults)
+    monkeypatch.setattr(transport.connect, "__kwdefaults__", {"timeout": ANSWER_SECONDS, "tries": 5})
     pkg.env["LUMIA_REDIS_URL"] = server.url
     words = [geo.url if word == "URL" else word for word in args]
     os.kill(server.pid, signal.SIGSTOP)
