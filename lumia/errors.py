@@ -44,6 +44,8 @@
     ├── ServiceError               an absent, or doubly provided, service
     ├── TransportError
     │   ├── BackendUnavailableError  the broker or store can't be reached
+    │   │   ├── BackendSilentError     it was reached, and gives no answer in time
+    │   │   └── BackendForbiddenError  it refuses the login, or what its access list doesn't allow
     │   ├── UnknownRunError
     │   ├── LaneError              a key was used in a way that could dead-lock
     │   ├── BusyLaneError          a run was refused for now: try again later
@@ -276,6 +278,14 @@ class TransportError(LumiaError):
 
 class BackendUnavailableError(TransportError):
     """The broker or the store can't be reached; what was sent just then may have been accepted all the same."""
+
+
+class BackendSilentError(BackendUnavailableError):
+    """The broker was reached and gives no answer in time: it hangs, or is frozen."""
+
+
+class BackendForbiddenError(BackendUnavailableError):
+    """The broker refuses the login, or its access list (ACL) what was asked; names the rule to add."""
 
 
 class UnknownRunError(TransportError):

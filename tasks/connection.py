@@ -12,15 +12,18 @@ import os
 import socket
 import struct
 import threading
+import time
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from redis import Redis
+from redis.backoff import AbstractBackoff
 from redis.connection import Connection
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
+from redis.retry import Retry
 
 TIMEOUT = 5.0
 """Seconds for one answer, and for connecting."""
@@ -38,6 +41,54 @@ class TimedConnection(Connection):
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
             sock.settimeout(None)
         return sock
+
+    def read_response(self, *args: Any, **options: Any) -> Any:
+        """Return an answer; the kernel's word for one that is late is `EAGAIN`, which redis-py takes for a break."""
+        try:
+            return super().read_response(*args, **options)
+        except RedisConnectionError as error:
+            if isinstance(error.__context__, BlockingIOError):
+                raise RedisTimeoutError(f"nothing came within {self.socket_timeout:g} s") from error
+            raise
+
+
+class BriefRetry(Retry):
+    """Tries again as often as told while that is quick: none begins later than `seconds` after the first.
+
+    redis-py counts tries only, of a command and in each of them of the connection. With a server that is reached and
+    stays silent each of them lasts as long as an answer may take, which comes to minutes.
+    """
+
+    __hash__ = Retry.__hash__
+
+    def __init__(self, backoff: AbstractBackoff, retries: int, *, seconds: float) -> None:
+        super().__init__(backoff, retries)
+        self._seconds = seconds
+
+    def __eq__(self, other: Any) -> bool:
+        return super().__eq__(other) and self._seconds == getattr(other, "_seconds", None)
+
+    def call_with_retry(
+        self,
+        do: Callable[[], Any],
+        fail: Callable[..., Any],
+        is_retryable: Callable[[Exception], bool] | None = None,
+        with_failure_count: bool = False,
+    ) -> Any:
+        """Call `do` until it returns; what it raised last is raised when it is tried no more."""
+        until, count = time.monotonic() + self._seconds, 0
+
+        def goes_on(error: Exception) -> bool:
+            nonlocal count
+            count += 1
+            if is_retryable is not None and not is_retryable(error):
+                return False
+            if time.monotonic() < until:
+                return True
+            fail(*((error, count) if with_failure_count else (error,)))
+            return False
+
+        return super().call_with_retry(do, fail, goes_on, with_failure_count)
 
 
 class Lines:

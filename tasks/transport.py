@@ -13,10 +13,7 @@ from typing import Any
 
 from redis import Redis
 from redis.backoff import ExponentialBackoff
-from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import NoPermissionError, OutOfMemoryError, ReadOnlyError, RedisError, ResponseError
-from redis.exceptions import TimeoutError as RedisTimeoutError
-from redis.retry import Retry
+from redis.exceptions import RedisError, ResponseError
 
 from lumia.dead import DeadFilter, DeadLetter
 from lumia.errors import (
@@ -47,7 +44,7 @@ from tasks.archive.compacted import completed
 from tasks.archive.measures import measure
 from tasks.archive.reader import ArchiveHistory
 from tasks.archive.rows import stream_row
-from tasks.connection import TIMEOUT, TimedConnection
+from tasks.connection import TIMEOUT, BriefRetry, TimedConnection
 from tasks.deployments import RedisDeployments
 from tasks.grouped import Group, Groups, Waiting
 from tasks.history import StreamHistory
@@ -55,6 +52,7 @@ from tasks.inbox import RedisInbox
 from tasks.keys import PREFIX, WORKERS
 from tasks.ledger import LedgerPort
 from tasks.private_queues import QueuePort
+from tasks.refusals import AWAY, FAILURES, unaccepted, unavailable
 from tasks.scripts import Scripts, bound
 from tasks.starting import StartPort
 
@@ -63,46 +61,20 @@ FRESH_SECONDS = 5.0
 PATIENCE_SECONDS = 60.0
 """How long a process that has work at stake waits for Redis to come back."""
 PAUSE_SECONDS = 0.5
-REFUSALS = {
-    "OOM": "raise its maxmemory, or lower [journal] hard_bytes",
-    "NOREPLICAS": "bring its replicas back, or lower min-replicas-to-write",
-    "NOPERM": "give its user the right to run scripts on every key",
-    "MISCONF": "free disk space on its machine",
-    "READONLY": "point LUMIA_REDIS_URL at the primary",
-    "LOADING": "it reads its data; try again soon",
-    "BUSY": "a script takes long; try again soon",
-}
-"""What a server answers that can't write now, and the way out."""
-_CODES: dict[type[Exception], str] = {
-    OutOfMemoryError: "OOM",
-    ReadOnlyError: "READONLY",
-    NoPermissionError: "NOPERM",
-}
-"""Errors that redis-py knows by class: the code is no longer in their text."""
-_AWAY = (RedisConnectionError, RedisTimeoutError, OSError)
 
 
 log = logging.getLogger("lumia")
 
 
 def connect(url: str, *, timeout: float = TIMEOUT, tries: int = 5) -> Redis:
-    """Return a client that retries briefly, up to `tries` times; `timeout` in seconds bounds one answer."""
-    backoff = Retry(ExponentialBackoff(cap=0.5, base=0.05), tries)
+    """Return a client that retries briefly, up to `tries` times; `timeout` in seconds bounds one answer.
+
+    A server that was reached and stays silent is asked again only until twice that time has passed.
+    """
+    backoff = BriefRetry(ExponentialBackoff(cap=0.5, base=0.05), tries, seconds=2 * timeout)
     plain = {"connection_class": TimedConnection} if url.startswith("redis://") else {}
     return Redis.from_url(url, socket_timeout=timeout, socket_connect_timeout=timeout, retry=backoff,
                           health_check_interval=15, client_name="lumia", **plain)  # fmt: skip
-
-
-def unavailable(error: Exception) -> BackendUnavailableError | None:
-    """Return how an error of the client or the server is told where it means that Redis can't be used now."""
-    if isinstance(error, _AWAY):
-        return BackendUnavailableError(
-            f"Redis does not answer ({error}), so nobody knows whether this was accepted; with the same dedup text "
-            "it may be sent again"
-        )
-    said = f"{_CODES.get(type(error), '')} {error}"
-    way_out = next((text for word, text in REFUSALS.items() if word in said), "")
-    return BackendUnavailableError(f"Redis refuses to write: {error}; {way_out}") if way_out else None
 
 
 class RedisTransport(StartPort, LedgerPort, QueuePort):
@@ -130,8 +102,8 @@ class RedisTransport(StartPort, LedgerPort, QueuePort):
         """Run a script; raises `BackendUnavailableError` when Redis can't be reached or refuses to write."""
         try:
             return self._run(script, *args)
-        except (*_AWAY, ResponseError) as error:
-            if (told := unavailable(error)) is not None:
+        except FAILURES as error:
+            if (told := unaccepted(error)) is not None:
                 raise told from error
             raise
 
@@ -139,7 +111,7 @@ class RedisTransport(StartPort, LedgerPort, QueuePort):
         """Run a script on the running event loop; None where `call` has to find out what became of it."""
         try:
             return await self._run.here(script, *args)
-        except (*_AWAY, ResponseError) as error:
+        except FAILURES as error:
             log.debug("%s is sent again: %s", script, error)
             return None
 
@@ -150,7 +122,7 @@ class RedisTransport(StartPort, LedgerPort, QueuePort):
     def call_each(self, script: str, calls: Sequence[Sequence[Any]]) -> list[Any]:
         """Run a script once for each of `calls`, in one trip; an error stands in its answer's place."""
         answers = self._run.each(script, calls)
-        return [(unavailable(one) or one) if isinstance(one, Exception) else one for one in answers]
+        return [(unaccepted(one) or one) if isinstance(one, Exception) else one for one in answers]
 
     def _insist(self, script: str, *args: Any) -> Any:
         """Run a script on which a claim depends: an absence of Redis, up to a limit, only makes it late."""
@@ -271,8 +243,10 @@ class RedisTransport(StartPort, LedgerPort, QueuePort):
     def _asked(self, command: str, *args: Any, **options: Any) -> Any:
         try:
             return getattr(self._bytes, command)(*args, **options)
-        except _AWAY as error:
-            raise BackendUnavailableError(f"Redis does not answer: {error}") from error
+        except FAILURES as error:
+            if (told := unavailable(error)) is not None:
+                raise told from error
+            raise
 
     def _key(self, kind: str, name: str) -> str:
         return f"{self.prefix}{kind}:{name}"
@@ -307,10 +281,10 @@ class RedisTransport(StartPort, LedgerPort, QueuePort):
         """Wait until a run's tree has finished: told by a message, and checked for the case it was missed."""
         try:
             record = self._awaited(run_id, time.monotonic() + timeout)
-        except _AWAY as error:
-            raise BackendUnavailableError(
-                f"Redis does not answer, so run {run_id} can't be waited for: {error}"
-            ) from error
+        except FAILURES as error:
+            if (told := unavailable(error, f"so run {run_id} can't be waited for")) is not None:
+                raise told from error
+            raise
         if record is not None:
             return record
         raise RunTimeoutError(
@@ -362,8 +336,10 @@ class RedisTransport(StartPort, LedgerPort, QueuePort):
         """Return the lanes that are not idle and whose key matches, and the totals of all; read while they go on."""
         try:
             return lanes.report(self.redis, self.prefix, pattern, limit)
-        except _AWAY as error:
-            raise BackendUnavailableError(f"Redis does not answer: {error}") from error
+        except FAILURES as error:
+            if (told := unavailable(error)) is not None:
+                raise told from error
+            raise
 
     def limit(self, name: str, rate: Rate) -> Verdict:
         """Count one more under `name` if `rate` allows it now; an answer that gets lost may cost a place."""
@@ -383,8 +359,8 @@ class RedisTransport(StartPort, LedgerPort, QueuePort):
             value: bytes | None = self._scripts.ask("GET", name)
         except ResponseError:
             return self._read_other(name, last)
-        except _AWAY as error:
-            raise BackendUnavailableError(f"Redis does not answer: {error}") from error
+        except AWAY as error:
+            raise unavailable(error) or error from error
         return ("none", None) if value is None else ("value", value.decode())
 
     def _read_other(self, name: str, last: int | None) -> tuple[str, Any]:
@@ -474,8 +450,8 @@ class RedisTransport(StartPort, LedgerPort, QueuePort):
             stats = {name.decode(): int(value) for name, value in self._bytes.hgetall(f"{self.prefix}stats").items()}
             figures = measure(self._bytes.execute_command, self.prefix)
             stats["inbox"] = int(self._bytes.llen(f"{self.prefix}inbox"))
-        except (*_AWAY, RedisError) as error:
-            return Health(False, detail=f"Redis does not answer: {error}")
+        except (OSError, RedisError) as error:
+            return Health(False, detail=str(unavailable(error) or error))
         return Health(True, tuple(sorted(name.decode() for name in fresh)), counters=stats | figures.counters())
 
     def close(self) -> None:

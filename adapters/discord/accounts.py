@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import lumia
+from lumia.adapters import Fault
 
 NAME = "discord"
 PID = 5
@@ -90,8 +91,16 @@ def default_name() -> str:
 
 def problems() -> list[Problem]:
     """Return what is wrong with the settings, by account."""
-    found = [problem for name, entry in _tables("accounts").items() for problem in _wrong(name, entry)]
+    faults = [fault for name, entry in _tables("accounts").items() for fault in judged(name, entry)]
+    found = [Problem(one.account, f"config/discord.toml: [accounts.{one.account}] {one.what}", one.fix)
+             for one in faults]  # fmt: skip
     return found + [problem for name, entry in _tables("commands").items() for problem in _wrong_command(name, entry)]
+
+
+@lumia.adapters.settings
+def judged(name: str, entry: Mapping[str, Any]) -> list[Fault]:
+    """Return what is wrong with a bot's table."""
+    return list(_wrong(name, entry))
 
 
 def commands() -> list[dict[str, Any]]:
@@ -125,40 +134,35 @@ def _secret(entry: Mapping[str, Any], key: str) -> str:
     return os.environ.get(variable, "") if variable else str(entry.get(key, ""))
 
 
-def _wrong(name: str, entry: Mapping[str, Any]) -> Iterator[Problem]:
-    where = f"config/discord.toml: [accounts.{name}]"
+def _wrong(name: str, entry: Mapping[str, Any]) -> Iterator[Fault]:
     if not _NAMED.fullmatch(name):
-        yield Problem(name, f"{where} is not used", "name it with 1 to 64 of A-Z a-z 0-9 _ . -")
+        yield Fault(name, "", "is not used", "name it with 1 to 64 of A-Z a-z 0-9 _ . -")
         return
     account = _account(name, entry)
     variable = str(entry.get("token_env", ""))
     if variable and not account.token:
-        yield Problem(name, f"{where} token_env: {variable} is not set", f"set {variable}, or paste the token as token")
+        fix = f"set {variable}, or paste the token as token"
+        yield Fault(name, "token_env", f"token_env: {variable} is not set", fix)
     elif not account.token and not account.public_key:
-        yield Problem(
-            name,
-            f"{where} has neither token nor public_key, so nothing reaches it",
-            "paste the token of https://discord.com/developers/applications, your application, Bot, Reset Token",
-        )
+        fix = "paste the token of https://discord.com/developers/applications, your application, Bot, Reset Token"
+        yield Fault(name, "token", "has neither token nor public_key, so nothing reaches it", fix)
     if account.token and not (account.token.isascii() and account.token.isprintable() and " " not in account.token):
-        yield Problem(name, f"{where} token holds spaces or other characters no token has", "paste the token again")
+        yield Fault(name, "token", "token holds spaces or other characters no token has", "paste the token again")
     if account.public_key and not _KEY.fullmatch(account.public_key):
-        yield Problem(
-            name,
-            f"{where} public_key is no key of 64 hex digits",
-            "copy it from your application's General Information",
-        )
+        fix = "copy it from your application's General Information"
+        yield Fault(name, "public_key", "public_key is no key of 64 hex digits", fix)
     if account.public_key and not account.token and not account.application_id:
-        yield Problem(name, f"{where} has no application_id", "copy it from your application's General Information")
+        fix = "copy it from your application's General Information"
+        yield Fault(name, "application_id", "has no application_id", fix)
     for key in ("application_id", "owner"):
         if getattr(account, key) and not _SNOWFLAKE.fullmatch(getattr(account, key)):
-            yield Problem(name, f"{where} {key} is no id of Discord", "ids are numbers such as 80351110224678912")
+            yield Fault(name, key, f"{key} is no id of Discord", "ids are numbers such as 80351110224678912")
     if len(account.presence) > 128:
-        yield Problem(name, f"{where} presence is longer than 128 characters", "shorten it")
+        yield Fault(name, "presence", "presence is longer than 128 characters", "shorten it")
     for key, schemes in (("api_url", ("http", "https")), ("gateway_url", ("ws", "wss"))):
         text = getattr(account, key)
         if text and not _address(text, schemes):
-            yield Problem(name, f"{where} {key} is no {schemes[1]}:// address", "leave it out to use Discord's own")
+            yield Fault(name, key, f"{key} is no {schemes[1]}:// address", "leave it out to use Discord's own")
 
 
 def _address(text: str, schemes: tuple[str, ...]) -> bool:

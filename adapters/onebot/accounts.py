@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import lumia
+from lumia.adapters import Fault
 
 NAME = "onebot"
 FILE = "config/onebot.toml"
@@ -72,27 +73,25 @@ class Account:
         return replace(self, name=f"{self.name}.{self_id}", self_id=self_id) if self.self_id == ANY else self
 
 
-@dataclass(frozen=True)
-class Problem:
-    """A setting that can't work. table: of the file. fix: the way out."""
-
-    table: str
-    what: str
-    fix: str
-    fatal: bool = True
-
-    def __str__(self) -> str:
-        return f"{FILE}: [accounts.{self.table}] {self.what}; {self.fix}"
-
-
 def accounts() -> list[Account]:
-    """Return the accounts that can work, in the file's order; what is wrong with others is among the `problems`."""
-    return [account for account, found in _judged() if account is not None and not any(one.fatal for one in found)]
+    """Return the accounts that can work, in the file's order; what is wrong with others is among the `faults`."""
+    return [account for account, found in _judged() if not any(one.fatal for one in found)]
 
 
-def problems() -> list[Problem]:
+def faults() -> list[Fault]:
     """Return what is wrong, or will surprise, in the file."""
-    return [problem for _, found in _judged() for problem in found] + list(_twins())
+    return [fault for _, found in _judged() for fault in found] + list(_twins())
+
+
+@lumia.adapters.settings
+def judged(name: str, entry: Mapping[str, Any]) -> list[Fault]:
+    """Return what is wrong with a table."""
+    return list(_wrong(_account(name, entry), entry))
+
+
+def where(fault: Fault) -> str:
+    """Return what is wrong, and where."""
+    return f"{FILE}: [accounts.{fault.account}] {fault.what}"
 
 
 def find(name: str) -> Account | None:
@@ -141,11 +140,10 @@ def admitted(token: str, self_id: str) -> Account | str:
     return f"the token is of an account with another self_id ({wanted}); add an account for {self_id} to {FILE}"
 
 
-def _judged() -> Iterator[tuple[Account | None, list[Problem]]]:
+def _judged() -> Iterator[tuple[Account, list[Fault]]]:
     tables: Mapping[str, Any] = lumia.config.get(NAME).accounts
     for name, entry in tables.items():
-        account = _account(name, entry)
-        yield account, list(_wrong(account, entry))
+        yield _account(name, entry), judged(name, entry)
 
 
 def _account(name: str, entry: Mapping[str, Any]) -> Account:
@@ -174,35 +172,37 @@ def _secret(entry: Mapping[str, Any], key: str) -> str:
     return os.environ.get(variable, "") if variable else str(entry.get(key) or "")
 
 
-def _wrong(account: Account, entry: Mapping[str, Any]) -> Iterator[Problem]:
+def _wrong(account: Account, entry: Mapping[str, Any]) -> Iterator[Fault]:
     name = account.name
     if not _NAMED.fullmatch(name):
-        yield Problem(name, "has a name that can't be in a path", "a name is 1 to 64 of A-Z a-z 0-9 _ . -")
+        yield Fault(name, "", "has a name that can't be in a path", "a name is 1 to 64 of A-Z a-z 0-9 _ . -")
     if account.mode not in MODES:
-        yield Problem(name, f"mode is {account.mode!r}", f"it is one of {', '.join(MODES)}")
+        yield Fault(name, "mode", f"mode is {account.mode!r}", f"it is one of {', '.join(MODES)}")
     if account.on_unknown not in POLICIES:
-        yield Problem(name, f"on_unknown is {account.on_unknown!r}", f"it is one of {', '.join(POLICIES)}")
+        yield Fault(name, "on_unknown", f"on_unknown is {account.on_unknown!r}", f"it is one of {', '.join(POLICIES)}")
     if account.self_id and account.self_id != ANY and not account.self_id.isdecimal():
-        yield Problem(
-            name, f"self_id is {account.self_id!r}", 'it is a QQ number in quotes, or "*" for any number of bots'
-        )
+        fix = 'it is a QQ number in quotes, or "*" for any number of bots'
+        yield Fault(name, "self_id", f"self_id is {account.self_id!r}", fix)
     if account.self_id == ANY and account.mode != "reverse":
-        yield Problem(name, 'self_id is "*"', 'only mode = "reverse" serves several bots; give it one number')
+        fix = 'only mode = "reverse" serves several bots; give it one number'
+        yield Fault(name, "self_id", 'self_id is "*"', fix)
     schemes = {"forward": ("ws", "wss"), "http": ("http", "https")}.get(account.mode, ())
     if schemes and not _is_url(account.url, schemes):
-        yield Problem(name, f"mode {account.mode} needs a url", f'write url = "{schemes[0]}://host:port"')
+        yield Fault(name, "url", f"mode {account.mode} needs a url", f'write url = "{schemes[0]}://host:port"')
     elif schemes and not _is_bare(account.url):
         what = "has a url with a query or a password in it, and urls are shown in states and logs"
-        yield Problem(name, what, "write the token as access_token")
+        yield Fault(name, "url", what, "write the token as access_token")
     elif account.mode == "forward" and (half := urlsplit(account.url).path.rstrip("/")) in ("/api", "/event"):
         what = f"has a url that ends in {half}, where OneBot gives only {'actions' if half == '/api' else 'events'}"
-        yield Problem(name, what, f"leave {half} out, since both have to come that way", fatal=half == "/api")
+        yield Fault(name, "url", what, f"leave {half} out, since both have to come that way", fatal=half == "/api")
     if account.mode == "http" and not (account.secret or account.token):
-        yield Problem(name, "has neither secret nor access_token", "set secret, the key of X-Signature, on both sides")
+        fix = "set secret, the key of X-Signature, on both sides"
+        yield Fault(name, "secret", "has neither secret nor access_token", fix)
     for key in ("access_token", "secret"):
         variable = str(entry.get(f"{key}_env") or "")
         if variable and variable not in os.environ:
-            yield Problem(name, f"{key}_env names {variable}, which is not set", f"set it, or write {key} in the file")
+            what, fix = f"{key}_env names {variable}, which is not set", f"set it, or write {key} in the file"
+            yield Fault(name, f"{key}_env", what, fix)
 
 
 def _is_url(url: str, schemes: tuple[str, ...]) -> bool:
@@ -219,7 +219,7 @@ def _is_bare(url: str) -> bool:
     return not parts.query and not parts.username and not parts.password
 
 
-def _twins() -> Iterator[Problem]:
+def _twins() -> Iterator[Fault]:
     seen: dict[tuple[str, str], str] = {}
     for account in accounts():
         if account.mode != "reverse" or not account.enabled:
@@ -228,4 +228,4 @@ def _twins() -> Iterator[Problem]:
         first = seen.setdefault(key, account.name)
         if first != account.name:
             what = f"has the token and the self_id of [accounts.{first}], so nobody can tell their connections apart"
-            yield Problem(account.name, what, "give each account its self_id", fatal=False)
+            yield Fault(account.name, "self_id", what, "give each account its self_id", fatal=False)

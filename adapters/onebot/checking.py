@@ -65,16 +65,16 @@ def _looked(account: Account) -> dict[str, Any]:
 
 
 def _wrong(account: str) -> str:
-    found = [str(problem) for problem in accounts.problems() if problem.table == account]
+    found = [f"{accounts.where(one)}; {one.fix}" for one in accounts.faults() if one.account == account]
     return "; ".join(found) or f"no such account; add [accounts.{account}] to {accounts.FILE}"
 
 
 @lumia.checks.check("onebot")
 def settings() -> Iterator[lumia.checks.Finding]:
     """Tell `lumia doctor` what is wrong in config/onebot.toml."""
-    for problem in accounts.problems():
-        level = lumia.checks.fail if problem.fatal else lumia.checks.risk
-        yield level(f"{accounts.FILE}: [accounts.{problem.table}] {problem.what}", problem.fix)
+    for fault in accounts.faults():
+        level = lumia.checks.fail if fault.fatal else lumia.checks.risk
+        yield level(accounts.where(fault), fault.fix)
     for account in accounts.accounts():
         if account.mode == "reverse" and not account.token and account.enabled:
             yield lumia.checks.risk(

@@ -66,14 +66,14 @@ def _wanted() -> set[Account]:
 
 
 def _names() -> set[str]:
-    return {account.name for account in accounts.accounts()} | {problem.table for problem in accounts.problems()}
+    return {account.name for account in accounts.accounts()} | {fault.account for fault in accounts.faults()}
 
 
 def _tell_others() -> None:
-    for problem in accounts.problems():
-        if problem.fatal:
+    for fault in accounts.faults():
+        if fault.fatal:
             with suppress(lumia.errors.PayloadError):  # an empty or unprintable name; `lumia doctor` tells of it
-                lumia.adapters.account(NAME, problem.table, platform=PLATFORM).refused(f"{problem.what}; {problem.fix}")
+                lumia.adapters.account(NAME, fault.account, platform=PLATFORM).refused(f"{fault.what}; {fault.fix}")
     for account in accounts.accounts():
         if not account.enabled:
             lumia.adapters.account(NAME, account.name, platform=PLATFORM).disabled()

@@ -20,8 +20,8 @@ _log = logging.getLogger("lumia.onebot")
 def on_load() -> None:
     """Register the adapter (spec §6.2) and look at the configured accounts."""
     lumia.system.adapters.reg(NAME, VERSION, platform=PLATFORM)
-    for problem in accounts.problems():
-        _log.error("%s", problem)
+    for fault in accounts.faults():
+        _log.error("%s; %s", accounts.where(fault), fault.fix)
 
 
 @lumia.event.consumer("bus.adapters.qq.find_active")

@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
 import lumia
+from lumia.adapters import Fault
 
 NAME = "satori"
 FILE = "config/satori.toml"
@@ -79,27 +80,26 @@ class Server:
         return same and bool(self.webhook_token)
 
 
-@dataclass(frozen=True)
-class Problem:
-    """A setting that can't work. server: of the table. fix: the way out."""
-
-    server: str
-    what: str
-    fix: str
-
-    def __str__(self) -> str:
-        return f"{FILE}: [accounts.{self.server}] {self.what}; {self.fix}"
-
-
 def servers() -> list[Server]:
     """Return the servers whose settings can be used, in the file's order."""
-    wrong = {problem.server for problem in problems()}
+    wrong = {fault.account for fault in faults()}
     return [_server(name, entry) for name, entry in _tables().items() if name not in wrong]
 
 
-def problems() -> list[Problem]:
+def faults() -> list[Fault]:
     """Return what is wrong in the file."""
-    return [problem for name, entry in _tables().items() for problem in _wrong(_server(name, entry), entry)]
+    return [fault for name, entry in _tables().items() for fault in judged(name, entry)]
+
+
+@lumia.adapters.settings
+def judged(name: str, entry: Mapping[str, Any]) -> list[Fault]:
+    """Return what is wrong with a table."""
+    return list(_wrong(_server(name, entry), entry))
+
+
+def where(fault: Fault) -> str:
+    """Return what is wrong, and where."""
+    return f"{FILE}: [accounts.{fault.account}] {fault.what}"
 
 
 def find(name: str) -> Server | None:
@@ -177,30 +177,31 @@ def _secret(entry: Mapping[str, Any], key: str) -> str:
     return (os.environ.get(variable, "") if variable else str(entry.get(key) or "")).strip()
 
 
-def _wrong(server: Server, entry: Mapping[str, Any]) -> Iterator[Problem]:
+def _wrong(server: Server, entry: Mapping[str, Any]) -> Iterator[Fault]:
     name = server.name
     if not _NAMED.fullmatch(name):
-        yield Problem(name, "has a name that can't be in a path", "a name is 1 to 64 of A-Z a-z 0-9 _ . -")
+        yield Fault(name, "", "has a name that can't be in a path", "a name is 1 to 64 of A-Z a-z 0-9 _ . -")
     if server.mode not in (WEBSOCKET, WEBHOOK):
-        yield Problem(name, f"mode is {server.mode!r}", f"it is {WEBSOCKET} or {WEBHOOK}")
+        yield Fault(name, "mode", f"mode is {server.mode!r}", f"it is {WEBSOCKET} or {WEBHOOK}")
     if server.on_unknown not in ("hold", "retry"):
-        yield Problem(name, f"on_unknown is {server.on_unknown!r}", "it is hold or retry")
+        yield Fault(name, "on_unknown", f"on_unknown is {server.on_unknown!r}", "it is hold or retry")
     if server.self_id and not server.platform:
-        yield Problem(name, "has a self_id but no platform", 'write the platform that id is of, e.g. platform = "qq"')
+        fix = 'write the platform that id is of, e.g. platform = "qq"'
+        yield Fault(name, "platform", "has a self_id but no platform", fix)
     if not _is_url(server.url):
         what = "url is no http:// or https:// address without a query or a password"
-        yield Problem(name, what, 'write url = "http://127.0.0.1:5140/satori", and the token as token')
+        yield Fault(name, "url", what, 'write url = "http://127.0.0.1:5140/satori", and the token as token')
     if server.mode == WEBHOOK and server.enabled and not server.webhook_token:
-        yield Problem(
-            name, "has no webhook_token, so anybody could post", "choose one, and tell it to the Satori server"
-        )
+        what, fix = "has no webhook_token, so anybody could post", "choose one, and tell it to the Satori server"
+        yield Fault(name, "webhook_token", what, fix)
     for key in ("token", "webhook_token"):
         variable = str(entry.get(f"{key}_env") or "")
         if variable and variable not in os.environ:
-            yield Problem(name, f"{key}_env names {variable}, which is not set", f"set it, or write {key} in the file")
+            what, fix = f"{key}_env names {variable}, which is not set", f"set it, or write {key} in the file"
+            yield Fault(name, f"{key}_env", what, fix)
         secret = getattr(server, key)
         if not (secret.isascii() and secret.isprintable() and " " not in secret):
-            yield Problem(name, f"{key} holds signs that can't be in a header", "paste it again")
+            yield Fault(name, key, f"{key} holds signs that can't be in a header", "paste it again")
 
 
 def _is_url(url: str) -> bool:

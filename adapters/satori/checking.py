@@ -16,7 +16,8 @@ from .logins import ONLINE
 
 def check(name: str) -> Checked:
     """Ask a server who its logins are."""
-    wrong = [str(problem) for problem in accounts.problems() if problem.server == name.partition("/")[0]]
+    table = name.partition("/")[0]
+    wrong = [f"{accounts.where(one)}; {one.fix}" for one in accounts.faults() if one.account == table]
     server = accounts.find(name.partition("/")[0])
     if wrong or server is None:
         return Checked(ok=False, detail="; ".join(wrong) or f"{FILE} has no enabled [accounts.{name}]")
@@ -52,7 +53,7 @@ def _named(login: Mapping[str, Any]) -> str:
 
 def findings() -> list[lumia.checks.Finding]:
     """Return what `lumia doctor` tells of the settings."""
-    found = [lumia.checks.fail(f"{FILE}: [accounts.{one.server}] {one.what}", one.fix) for one in accounts.problems()]
+    found = [lumia.checks.fail(accounts.where(one), one.fix) for one in accounts.faults()]
     if found:
         return found
     usable = [server.name for server in accounts.servers() if server.enabled]

@@ -24,7 +24,7 @@ async def serve() -> None:
 
 
 def _names() -> set[str]:
-    return {server.name for server in accounts.servers()} | {problem.server for problem in accounts.problems()}
+    return {server.name for server in accounts.servers()} | {fault.account for fault in accounts.faults()}
 
 
 def _wanted() -> set[Server]:
@@ -35,9 +35,9 @@ def _wanted() -> set[Server]:
         elif server.mode != WEBSOCKET:
             lumia.adapters.account(NAME, server.name).listening(f"POST /satori/{server.name}")
     hub.forget({server.name for server in known if server.enabled})
-    for problem in accounts.problems():
+    for fault in accounts.faults():
         with suppress(PayloadError):  # a name that is empty or unprintable; the log and `lumia doctor` tell of it
-            lumia.adapters.account(NAME, problem.server).refused(f"{problem.what}; {problem.fix}")
+            lumia.adapters.account(NAME, fault.account).refused(f"{fault.what}; {fault.fix}")
     return {server for server in known if server.enabled and server.mode == WEBSOCKET}
 
 

@@ -19,8 +19,8 @@ _log = logging.getLogger("lumia.satori")
 def on_load() -> None:
     """Register the adapter (spec §6.2) and tell what is wrong with its settings."""
     lumia.system.adapters.reg(NAME, VERSION, platform=NAME)
-    for problem in accounts.problems():
-        _log.error("%s", problem)
+    for fault in accounts.faults():
+        _log.error("%s; %s", accounts.where(fault), fault.fix)
 
 
 def on_unload() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import lumia
+from lumia.adapters import Fault
 
 NAME = "slack"
 PID = 6
@@ -43,16 +44,6 @@ class Account:
         return self.mode == SOCKET
 
 
-@dataclass(frozen=True)
-class Problem:
-    """What is wrong with an account, and the way out. fatal: it can't be served."""
-
-    account: str
-    message: str
-    fix: str
-    fatal: bool = True
-
-
 def find(name: str) -> Account | None:
     """Return a configured account that is enabled, or None."""
     entry = _tables().get(name)
@@ -79,36 +70,42 @@ def how_to_add(name: str) -> str:
     return f"no Slack account has this name; add [accounts.{shown}] to {FILE}, see docs/slack.md"
 
 
-def problems() -> Iterator[Problem]:
+def faults() -> Iterator[Fault]:
     """Yield what is wrong with the configured accounts; the others are served all the same."""
     for name in sorted(_tables()):
         if not _NAMED.fullmatch(name):
-            yield Problem(name, f"account {name!r} is not served", "a name is 1 to 64 of A-Z a-z 0-9 _ . -")
+            yield Fault(name, "", f"account {name!r} is not served", "a name is 1 to 64 of A-Z a-z 0-9 _ . -")
     for account in all_accounts():
         if account.enabled:
-            yield from _problems(account)
+            yield from _wrong(account)
+
+
+@lumia.adapters.settings
+def judged(name: str, entry: Mapping[str, Any]) -> list[Fault]:
+    """Return what is wrong with a table, whether or not it is enabled."""
+    return list(_wrong(_account(name, entry)))
 
 
 CHOICES = {"mode": (EVENTS, SOCKET), "reply_in_thread": (AUTO, ALWAYS, NEVER), "on_unknown": ("hold", "retry")}
 
 
-def _problems(account: Account) -> Iterator[Problem]:
+def _wrong(account: Account) -> Iterator[Fault]:
     for key, allowed in CHOICES.items():
         if (given := getattr(account, key)) not in allowed:
-            yield Problem(account.name, f"{key} is {given!r}", f"write one of {', '.join(allowed)}")
+            yield Fault(account.name, key, f"{key} is {given!r}", f"write one of {', '.join(allowed)}")
     needed = {"bot_token": account.bot_token}
     needed |= {"app_token": account.app_token} if account.socket else {"signing_secret": account.signing_secret}
     for key, value in needed.items():
         if not value:
-            yield Problem(account.name, f"{key} is missing", f"{_WHERE[key]}, or name its variable in {key}_env")
+            fix = f"{_WHERE[key]}, or name its variable in {key}_env"
+            yield Fault(account.name, key, f"{key} is missing", fix)
         elif not value.startswith(_TOKENS.get(key, "")):
-            yield Problem(account.name, f"{key} is no {_TOKENS[key]}… token", _WHERE[key])
+            yield Fault(account.name, key, f"{key} is no {_TOKENS[key]}… token", _WHERE[key])
     if account.owner and not re.fullmatch(r"(group-|private-)?[UWCGD][A-Z0-9]{2,}", account.owner):
-        yield Problem(
-            account.name, f"owner {account.owner!r} is no Slack id", "copy the member ID from the profile", False
-        )
+        what, fix = f"owner {account.owner!r} is no Slack id", "copy the member ID from the profile"
+        yield Fault(account.name, "owner", what, fix, fatal=False)
     if urlsplit(account.api_url).scheme not in ("http", "https"):
-        yield Problem(account.name, f"api_url {account.api_url!r} is no web address", "leave it out")
+        yield Fault(account.name, "api_url", f"api_url {account.api_url!r} is no web address", "leave it out")
 
 
 _WHERE = {

@@ -22,8 +22,8 @@ _log = logging.getLogger("lumia.slack")
 def on_load() -> None:
     """Register the adapter (spec §6.2) and look at the configured accounts."""
     lumia.system.adapters.reg(NAME, VERSION, platform=NAME)
-    for problem in accounts.problems():
-        _log.error("%s: [accounts.%s] %s; %s", FILE, problem.account, problem.message, problem.fix)
+    for fault in accounts.faults():
+        _log.error("%s: [accounts.%s] %s; %s", FILE, fault.account, fault.what, fault.fix)
 
 
 @lumia.event.consumer("bus.adapters.slack.find_active")
@@ -87,18 +87,18 @@ def fetch(content: lumia.Box[dict[str, Any]]) -> None:
 @lumia.adapters.check
 def adapter_check(account: str) -> Checked:
     """Ask Slack whether an account's tokens are good and may do what is needed."""
-    for problem in accounts.problems():
-        if problem.account == account and problem.fatal:
-            return Checked(False, detail=f"{problem.message}; {problem.fix}")
+    for fault in accounts.faults():
+        if fault.account == account and fault.fatal:
+            return Checked(False, detail=f"{fault.what}; {fault.fix}")
     return checking.ask(accounts.required(account))
 
 
 @lumia.checks.check("slack")
 def settings() -> Iterator[lumia.checks.Finding]:
     """Tell `lumia doctor` what is wrong with the accounts."""
-    found = list(accounts.problems())
-    for problem in found:
-        level = lumia.checks.fail if problem.fatal else lumia.checks.risk
-        yield level(f"{FILE}: [accounts.{problem.account}] {problem.message}", problem.fix)
+    found = list(accounts.faults())
+    for fault in found:
+        level = lumia.checks.fail if fault.fatal else lumia.checks.risk
+        yield level(f"{FILE}: [accounts.{fault.account}] {fault.what}", fault.fix)
     if not found and (known := [account.name for account in accounts.all_accounts() if account.enabled]):
         yield lumia.checks.ok(f"accounts: {', '.join(known)}")

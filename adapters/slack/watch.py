@@ -27,8 +27,8 @@ async def connections() -> None:
 
 def _wanted() -> set[Account]:
     broken: dict[str, str] = {}
-    for problem in filter(lambda one: one.fatal, accounts.problems()):
-        broken.setdefault(problem.account, f"{problem.message}; {problem.fix}")
+    for fault in filter(lambda one: one.fatal, accounts.faults()):
+        broken.setdefault(fault.account, f"{fault.what}; {fault.fix}")
     wanted = set()
     for account in accounts.all_accounts():
         state = lumia.adapters.account(NAME, account.name)

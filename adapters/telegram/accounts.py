@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import lumia
+from lumia.adapters import Fault
 
 NAME = "telegram"
 API_URL = "https://api.telegram.org"
@@ -130,29 +131,39 @@ def of(name: str, entry: Mapping[str, Any]) -> Account:
     )
 
 
+@lumia.adapters.settings
+def judged(name: str, entry: Mapping[str, Any]) -> list[Fault]:
+    """Return what keeps the bot of a table from working."""
+    return list(_wrong(of(name, entry)))
+
+
 def faults(account: Account) -> Iterator[tuple[str, str]]:
     """Yield what keeps a bot from working, each as (what is wrong and where, the way out)."""
-    table = f"{_FILE}: [accounts.{account.name}]"
-    if not _NAMED.fullmatch(account.name):
-        yield f"{_FILE}: account {account.name!r} is not served", "a name is 1 to 64 of A-Z a-z 0-9 _ . -"
+    for fault in _wrong(account):
+        yield f"{_FILE}: [accounts.{account.name}] {fault.what}", fault.fix
+
+
+def _wrong(account: Account) -> Iterator[Fault]:
+    name = account.name
+    if not _NAMED.fullmatch(name):
+        yield Fault(name, "", "is not served", "a name is 1 to 64 of A-Z a-z 0-9 _ . -")
     if not account.token:
-        yield f"{table} has no token", "ask @BotFather for one and put it into token, or its variable into token_env"
+        fix = "ask @BotFather for one and put it into token, or its variable into token_env"
+        yield Fault(name, "token", "has no token", fix)
     elif not TOKEN.fullmatch(account.token):
-        yield (
-            f"{table} token isn't one of Telegram's",
-            "one looks like 123456789:AAF…; copy it again from @BotFather",
-        )
+        fix = "one looks like 123456789:AAF…; copy it again from @BotFather"
+        yield Fault(name, "token", "token isn't one of Telegram's", fix)
     if account.secret_token and not _SECRET.fullmatch(account.secret_token):
-        yield (
-            f"{table} secret_token can't be used",
-            "1 to 256 of A-Z a-z 0-9 _ -, or none to have one derived",
-        )
+        fix = "1 to 256 of A-Z a-z 0-9 _ -, or none to have one derived"
+        yield Fault(name, "secret_token", "secret_token can't be used", fix)
     if _no_url(account.api_url):
-        yield f"{table} api_url is no http(s) address", f"leave it out for {API_URL}"
+        yield Fault(name, "api_url", "api_url is no http(s) address", f"leave it out for {API_URL}")
     if account.proxy and _no_url(account.proxy):
-        yield f"{table} proxy is no http(s) address", "write it as http://127.0.0.1:7890, or leave it out"
+        fix = "write it as http://127.0.0.1:7890, or leave it out"
+        yield Fault(name, "proxy", "proxy is no http(s) address", fix)
     if account.public_url and _no_url(account.public_url):
-        yield f"{table} public_url is no https address", "write it as https://bot.example.org"
+        fix = "write it as https://bot.example.org"
+        yield Fault(name, "public_url", "public_url is no https address", fix)
 
 
 def remarks(account: Account) -> Iterator[tuple[str, str]]:

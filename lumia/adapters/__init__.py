@@ -13,7 +13,7 @@ Connections: `following` runs a task per configured account, `owning` gives an a
 from __future__ import annotations
 
 from lumia.adapters import receipts
-from lumia.adapters.checking import Checked, check
+from lumia.adapters.checking import Checked, Fault, check, settings
 from lumia.adapters.delivery import RETRY, Outgoing, delivering
 from lumia.adapters.holding import hold, until_stored
 from lumia.adapters.inbound import accept, submit
@@ -38,6 +38,7 @@ __all__ = [
     "AccountState",
     "Checked",
     "ClosedError",
+    "Fault",
     "NotAdmittedError",
     "Numbered",
     "Outgoing",
@@ -61,6 +62,7 @@ __all__ = [
     "queue",
     "receipts",
     "serving",
+    "settings",
     "submit",
     "until_stored",
     "utf16",

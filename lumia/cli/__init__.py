@@ -1,8 +1,8 @@
 """The `lumia` command: commands of the core, and those that plugins and the backend contribute.
 
 Data goes to stdout, everything else to stderr; exit codes are 0 (ok), 1 (failed), 2 (usage) and 130 (Ctrl-C). An
-expected failure is one line `error: …`; `LUMIA_DEBUG=1` shows the traceback. typer and rich are imported in this
-package only.
+expected failure is one line `error: …`, with --json also a JSON value; `LUMIA_DEBUG=1` shows the traceback. typer and
+rich are imported in this package only.
 """
 
 from __future__ import annotations
@@ -42,5 +42,8 @@ def ending(run: Callable[[], None]) -> None:
 
 def _run() -> None:
     from lumia.cli.app import build
+    from lumia.cli.failing import told_as_json
 
-    build(sys.argv[1:])(prog_name="lumia")
+    args = sys.argv[1:]
+    with told_as_json(args):
+        build(args)(prog_name="lumia")

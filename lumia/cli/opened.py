@@ -14,7 +14,7 @@ from lumia.errors import PluginLoadError, RootNotFoundError
 from lumia.marks import Function
 
 if TYPE_CHECKING:
-    from lumia.loader import PluginSet
+    from lumia.loader import Configuration, PluginSet
     from lumia.ports import Transport
     from lumia.routes import RouteTable
     from lumia.runtime import Runtime
@@ -112,15 +112,31 @@ def _root(stack: ExitStack) -> tuple[Path, RootNotFoundError | None]:
 
 def load_plugin(bot: Runtime, plugin: str) -> PluginSet:
     """Load a plugin and what it depends on into an opened bot, without starting them."""
+    assert bot.config is not None
+    return _loaded(bot, plugin, bot.config, tuple(bot.config.core.plugins.disabled))
+
+
+def look_at_plugin(bot: Runtime, plugin: str) -> PluginSet:
+    """Load a plugin likewise, also a disabled one, without making or completing its settings file."""
+    return _loaded(bot, plugin, _Unwritten(), ())
+
+
+class _Unwritten:
+    """Takes the settings that plugins declare, and makes no files."""
+
+    def register(self, plugin_name: str, schema_file: Path | None, declared: dict[str, Any]) -> None:
+        """Do nothing."""
+
+
+def _loaded(bot: Runtime, plugin: str, config: Configuration, disabled: tuple[str, ...]) -> PluginSet:
     from lumia import __version__
     from lumia.loader import Loader
     from lumia.quarantine import Guard
 
     assert bot.config is not None and bot.services is not None
-    settings = bot.config.core.plugins
     loader = Loader(
-        bot.base, bot.root, config=bot.config, services=bot.services, core_version=__version__,
-        disabled=tuple(settings.disabled), guard=Guard(bot.root, settings.import_limit, bot.log),
+        bot.base, bot.root, config=config, services=bot.services, core_version=__version__, disabled=disabled,
+        guard=Guard(bot.root, bot.config.core.plugins.import_limit, bot.log),
     )  # fmt: skip
     plugins = loader.load({plugin}, on_load=False)
     bot.install(plugins)

@@ -39,19 +39,9 @@ class _Notes(logging.Handler):
         warn(record.getMessage())
 
 
-_values = 0
-
-
 def data(value: Any) -> None:
     """Print `value` as one line of JSON on stdout."""
-    global _values
     print(json.dumps(value, ensure_ascii=False), flush=True)
-    _values += 1
-
-
-def values_printed() -> int:
-    """Return how many JSON values this process has printed."""
-    return _values
 
 
 def text(line: str) -> None:

@@ -11,7 +11,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lumia.deployment import Deployments, Standing, Wanted
-from lumia.errors import BackendUnavailableError, OldRecordError, OperationError, PkgError, StaleDeploymentError
+from lumia.errors import (
+    BackendForbiddenError,
+    BackendUnavailableError,
+    OldRecordError,
+    OperationError,
+    PkgError,
+    StaleDeploymentError,
+)
 from lumia.pkg import basis
 from lumia.pkg.bringing import Root, content
 from lumia.pkg.layout import Layout
@@ -49,6 +56,8 @@ def arrive(bot: Runtime) -> Arrived:
         arrived = _arrived(bot, root)
         root.mend()
         return arrived
+    except BackendForbiddenError:
+        raise
     except BackendUnavailableError as error:
         bot.log.warning("the plugins of this folder are loaded as they are: %s", error)
         return Arrived()

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Literal
 
 from lumia.deployment import Decided, Deployments, Progress, Wanted
 from lumia.errors import (
+    BackendForbiddenError,
+    BackendSilentError,
     BackendUnavailableError,
     BusyDeploymentError,
     DeploymentRecordError,
@@ -38,6 +40,8 @@ WORKER_SECONDS = 30.0
 """How long it is waited for a worker, as one that is being restarted."""
 LOOK_SECONDS = 0.05
 SAY_SECONDS = 1.0
+HINDERED = (BackendForbiddenError, BackendSilentError)
+"""Of a broker that is there: the bot may run."""
 NOBODY = "no process of the bot runs; the change takes effect at its next start"
 Say = Callable[[str], None]
 
@@ -122,6 +126,8 @@ def deploy(
 
 def why_away(error: Exception) -> str:
     """Return why the broker couldn't be asked, without what is said of messages then."""
+    if isinstance(error, BackendForbiddenError):
+        return str(error)
     return f"the bot's broker does not answer ({plain(str(error.__cause__), 200)})" if error.__cause__ else str(error)
 
 
@@ -165,7 +171,10 @@ def require_in_step(root: Path, on_step: Say = lambda text: None, *, replace: bo
 
 @contextmanager
 def reached(root: Path) -> Iterator[tuple[Transport, ConfigStore]]:
-    """Give the way to the running bot of `root`, and its settings; raises `BackendUnavailableError` without one."""
+    """Give the way to the running bot of `root`, and its settings; raises `BackendUnavailableError` without one.
+
+    Where its broker is there and refuses, or stays silent, the bot may well run: that raises `PkgError`.
+    """
     from lumia.config import ConfigStore
     from lumia.opening import connect, limits_of
 
@@ -173,6 +182,11 @@ def reached(root: Path) -> Iterator[tuple[Transport, ConfigStore]]:
     transport = connect(config.core.lumia.backend, root, limits_of(config), config)
     try:
         yield transport, config
+    except HINDERED as error:
+        raise PkgError(
+            f"nothing was changed, as the running bot can't be asked what it works with: {why_away(error)}; run this "
+            "again when that is mended"
+        ) from error
     finally:
         transport.close()
 

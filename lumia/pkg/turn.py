@@ -17,9 +17,9 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from lumia.deployment import Deployments, Holder, lock_place
-from lumia.errors import BackendUnavailableError, BusyTurnError, OperationError
+from lumia.errors import BackendUnavailableError, BusyTurnError, PkgError
 from lumia.pkg import mutex
-from lumia.pkg.deploying import reached
+from lumia.pkg.deploying import HINDERED, reached
 from lumia.pkg.layout import Layout
 from lumia.pkg.text import plain
 
@@ -47,12 +47,12 @@ def attempt(root: Path, timeout: float) -> Iterator[int]:
     """Have the turn within the block if it can be had; else give 0, and go on without it.
 
     timeout: seconds to wait for a holder on another machine; one on this machine is not waited for. It can't be had
-    either where this process may not write.
+    either where this process may not write, or the broker doesn't let it.
     """
     with ExitStack() as held:
         try:
             token = _taken(root, 0, timeout, lambda text: None, held)
-        except OperationError:
+        except (PkgError, *HINDERED):
             token = 0
         yield token
 
@@ -62,11 +62,15 @@ def _taken(root: Path, here: float | None, elsewhere: float | None, say: Callabl
         transport, _ = held.enter_context(reached(root))
         deployments = transport.deployments()
         deployments.look()
+    except HINDERED:
+        raise  # `reached` tells it
     except BackendUnavailableError:
         return 0
     lock = held.enter_context(mutex.hold(Layout(root), FILE, timeout=here, on_wait=say))
     try:
         token = _leased(deployments, _holder(lock), elsewhere, say)
+    except HINDERED:
+        raise
     except BackendUnavailableError:
         return 0
     held.enter_context(_kept(deployments, token))

@@ -14,7 +14,7 @@ from lumia.recording import Recording
 
 OUTSIDE = re.compile(
     r"hung: |given up: \d+ tries were lost |handed back \d+ times|"
-    r"BackendUnavailableError: |"
+    r"Backend(?:Unavailable|Silent|Forbidden)Error: |"
     r"LumiaError: \S+ (?:ran longer than its|did not end within|was not begun: )"
 )
 """Reasons of tries that ended by an event from outside, such as a time limit: their handler is not run again."""

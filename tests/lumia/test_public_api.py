@@ -44,6 +44,7 @@ CALLS = {
     "adapters.receipts.answers": "platform, account, chat, message_id",
     "adapters.receipts.sent": "platform, account, chat, message_id",
     "adapters.serving": "adapter, account",
+    "adapters.settings": "fn",
     "adapters.submit": "adapter, msg, raw, *, meta",
     "adapters.waiting": "",
     "annotate": "**notes",

@@ -23,8 +23,8 @@ def main() -> None:
 def run(args: Sequence[str], prog: str = "pkg") -> None:
     """Run one `pkg` command; ends with `SystemExit` as typer does, an expected failure raises `LumiaError`."""
     from lumia.cli import output
+    from lumia.cli.failing import told_as_json
     from lumia.cli.pkg.app import build
-    from lumia.cli.pkg.failing import told_as_json
     from lumia.cli.pkg.translate import UnknownOperationError, as_command
 
     with told_as_json(args):

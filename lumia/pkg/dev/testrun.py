@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 
 from lumia.errors import PkgError
+from lumia.paths import base
 from lumia.pkg.dev.project import Project, plugin_files
 from lumia.pkg.dev.sandbox import environment
 
@@ -40,8 +41,14 @@ def run_tests(project: Project, arguments: Sequence[str] = (), *, aside: bool = 
             f"{project.name} has no tests; put them into {project.file('tests')}/test_plugin.py (docs/testing.md)"
         )
     if find_spec("pytest") is None:
-        raise PkgError("pytest isn't installed here: pip install 'lumia[testing]'")
+        raise PkgError(f"pytest is not installed here, a bot runs without it; {_way_out()}")
     # -P: a module of the plugin must not hide one of Python's own.
     command = [sys.executable, "-P", "-m", "pytest", *(arguments or ("-q",))]
     out = STDERR if aside else None
     return subprocess.run(command, cwd=project.folder, env=environment(), stdout=out, check=False).returncode
+
+
+def _way_out() -> str:
+    """Return what installs pytest for this Python; in a checkout that is a target of its Makefile."""
+    pip = f"`{sys.executable} -m pip install 'lumia[testing]'`"
+    return f"run `make setup` in {base()}, or {pip}" if (base() / "Makefile").is_file() else f"run {pip}"

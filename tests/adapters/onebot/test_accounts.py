@@ -116,20 +116,20 @@ class TestProblems:
     )
     def test_each_is_named_and_the_other_accounts_go_on(self, table: dict[str, Any], wrong: str) -> None:
         with configured(bad=table, good={}):
-            said = [str(problem) for problem in accounts.problems()]
+            said = [f"{accounts.where(fault)}; {fault.fix}" for fault in accounts.faults()]
             assert any("[accounts.bad]" in one and wrong in one for one in said), said
             assert [account.name for account in accounts.accounts()] == ["good"]
 
     def test_a_path_with_events_alone_is_told_and_tried_since_napcat_gives_both_there(self) -> None:
         with configured(bot={"mode": "forward", "url": "ws://x:3001/event"}):
-            assert [problem.what for problem in accounts.problems() if not problem.fatal] == [
+            assert [fault.what for fault in accounts.faults() if not fault.fatal] == [
                 "has a url that ends in /event, where OneBot gives only events"
             ]
             assert [account.name for account in accounts.accounts()] == ["bot"]
 
     def test_two_that_nobody_can_tell_apart_are_named(self) -> None:
         with configured(one={"access_token": "t"}, two={"access_token": "t"}):
-            assert [problem.table for problem in accounts.problems()] == ["two"]
+            assert [fault.account for fault in accounts.faults()] == ["two"]
             assert len(accounts.accounts()) == 2
 
     def test_the_doctor_hears_of_them(self) -> None:
@@ -150,7 +150,7 @@ class TestProblems:
 
     def test_no_problem_tells_a_secret(self) -> None:
         with configured(one={"access_token": "s3cret-token", "mode": "x"}, two={"access_token": "s3cret-token"}):
-            assert "s3cret" not in "".join(map(str, accounts.problems()))
+            assert "s3cret" not in "".join(map(str, accounts.faults()))
             assert "s3cret" not in str(admit("1", "s3cret-tokem"))
 
 

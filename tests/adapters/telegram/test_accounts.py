@@ -41,7 +41,7 @@ def test_what_keeps_a_bot_from_working_is_named(table: dict[str, Any], said: str
 
 
 def test_a_name_that_no_path_could_hold_is_named() -> None:
-    assert "account 'a/b' is not served" in faults("a/b", token=TOKEN)
+    assert "[accounts.a/b] is not served" in faults("a/b", token=TOKEN)
     assert faults("shop.1", token=TOKEN) == ""
 
 

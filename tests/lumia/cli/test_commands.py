@@ -65,6 +65,36 @@ def test_an_unknown_command_or_option_is_a_usage_error(cli: Cli) -> None:
     assert (cli("nope").code, cli("start", "--nope").code) == (2, 2)
 
 
+@pytest.mark.parametrize(
+    "words, meant",
+    [("statsu", "'status'"), ("adapters ad", "'add'"), ("plugins relese", "'release'"), ("dead shwo X", "'show'")],
+)
+def test_a_misspelled_command_is_told_the_nearest(cli: Cli, words: str, meant: str) -> None:
+    done = cli(*words.split())
+    assert (done.code, f"Did you mean {meant}" in done.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    "words, code, told",
+    [
+        ("trace NOPE", 1, "this bot is not running"),
+        ("replay NOPE", 1, "this bot is not running"),
+        ("dead show NOPE", 1, "this bot is not running"),
+        ("nope", 2, "No such command 'nope'"),
+        ("trace", 2, "name a run or message"),
+    ],
+)
+def test_with_json_a_failure_is_json_too(cli: Cli, words: str, code: int, told: str) -> None:
+    done = cli(*words.split(), "--json")
+    assert (done.code, done.json["exit_code"]) == (code, code)
+    assert told in done.json["error"] and told in " ".join(done.err.split())
+
+
+def test_what_answers_in_json_and_fails_answers_once(cli: Cli) -> None:
+    done = cli("status", "--json")
+    assert (done.code, "error" in done.json) == (1, False), done.err
+
+
 @pytest.mark.parametrize("command", CORE)
 def test_every_core_command_has_help_with_an_example(cli: Cli, command: str) -> None:
     done = cli(command, "--help")

@@ -159,6 +159,29 @@ def test_the_path_from_test_to_pack(dice: Path) -> None:
     assert (nowhere.code, "nobody can clone it yet" in nowhere.err) == (1, True), nowhere
 
 
+WITHOUT_PYTEST = """
+import sys
+from importlib import util
+
+real = util.find_spec
+util.find_spec = lambda name, *package: None if name == "pytest" else real(name, *package)
+sys.argv = ["pkg", "dev", "test"]
+from lumia.cli.pkg import main
+
+main()
+"""
+
+
+def test_without_pytest_the_way_to_it_is_told(dice: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_PYTEST], cwd=dice, capture_output=True, text=True, env=environment(dice.parent),
+        timeout=60, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
+    assert "pytest is not installed here" in done.stderr and "run `make setup` in" in done.stderr
+    assert f"{sys.executable} -m pip install 'lumia[testing]'" in done.stderr
+
+
 def test_outside_of_a_plugin_the_way_in_is_told(tmp_path: Path) -> None:
     done = dev(tmp_path, "run")
     assert (done.code, "pkg dev init NAME" in done.err) == (1, True), done

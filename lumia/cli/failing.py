@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
+from typing import Any, TextIO, cast
 
 from lumia.cli import INTERRUPTED, output
 from lumia.errors import LumiaError
@@ -21,22 +23,44 @@ def told_as_json(args: Sequence[str]) -> Iterator[None]:
     if "--json" not in itertools.takewhile(lambda arg: arg != "--", args):
         yield
         return
-    before = output.values_printed()
+    told = _Told(sys.stdout)
     try:
-        yield
+        with redirect_stdout(cast("TextIO", told)):
+            yield
     except KeyboardInterrupt:
-        _tell(before, "interrupted", INTERRUPTED)
+        told.end("interrupted", INTERRUPTED)
         raise
     except LumiaError as error:
-        _tell(before, str(error), FAILED)
+        told.end(str(error), FAILED)
         raise
     except SystemExit as ended:
         cause = ended.__context__
         if type(cause).__name__ == "Abort":
-            _tell(before, "interrupted", INTERRUPTED)
+            told.end("interrupted", INTERRUPTED)
         elif ended.code:
-            _tell(before, _reason(cause), ended.code if isinstance(ended.code, int) else FAILED)
+            told.end(_reason(cause), ended.code if isinstance(ended.code, int) else FAILED)
         raise
+
+
+class _Told:
+    """Standard output, which remembers whether a command has printed anything: plugins print their JSON themselves."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._written = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        """Write `text`."""
+        self._written = self._written or bool(text)
+        return self._stream.write(text)
+
+    def end(self, error: str, code: int) -> None:
+        """Print a failure, unless something was printed."""
+        if not self._written:
+            output.data({"error": " ".join(error.split()), "exit_code": code})
 
 
 def _reason(cause: BaseException | None) -> str:
@@ -44,8 +68,3 @@ def _reason(cause: BaseException | None) -> str:
         return str(cause)
     said = getattr(cause, "format_message", None)  # a wrong command line, in typer's words
     return str(said()) if said is not None else "it failed; standard error says why"
-
-
-def _tell(before: int, error: str, code: int) -> None:
-    if output.values_printed() == before:
-        output.data({"error": " ".join(error.split()), "exit_code": code})
