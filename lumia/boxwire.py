@@ -17,7 +17,7 @@ import io
 import json
 import sys
 from binascii import a2b_base64, b2a_base64
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
@@ -25,8 +25,6 @@ from importlib import import_module
 from math import isfinite
 from types import FunctionType, MappingProxyType, ModuleType
 from typing import Any, Literal, Protocol, cast
-
-import orjson
 
 from lumia.boxtype import type_name
 from lumia.errors import BoxError, BoxSignatureError, BoxTypeError
@@ -50,9 +48,7 @@ def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
 
 
-_options = {"separators": (",", ":"), "check_circular": False, "allow_nan": False}
-_readable = json.JSONEncoder(ensure_ascii=False, **_options).encode  # type: ignore[arg-type]
-_escaped = json.JSONEncoder(ensure_ascii=True, **_options).encode  # type: ignore[arg-type]
+_escaped = json.JSONEncoder(separators=(",", ":"), check_circular=False, allow_nan=False).encode
 _decoder = json.JSONDecoder(parse_constant=_no_constant)
 
 
@@ -170,14 +166,19 @@ def to_json(value: Any) -> JsonContent | None:
     if not _exact(value, _DEPTH):
         return None
     try:
-        text = orjson.dumps(value).decode()
-    except TypeError:  # integers of more than 64 bits and lone surrogates are Python's own
-        text = _readable(value)
-        if not text.isascii() and _has_surrogates(text):
-            text = _escaped(value)
-            if _decoder.decode(text) != value:  # a high and a low surrogate together would come back as one character
-                return None
+        text = _writer()(value).decode()
+    except ValueError:  # lone surrogates are Python's own
+        text = _escaped(value)
+        if _decoder.decode(text) != value:  # a high and a low surrogate side by side would come back as one character
+            return None
     return JsonContent(text) if type(value) in (dict, list) else JsonContent(text, value)
+
+
+@cache
+def _writer() -> Callable[[Any], bytes]:
+    from pydantic_core import to_json as writer  # a tenth of a second for who makes no Box
+
+    return writer
 
 
 def to_dill(value: Any) -> DillContent | str:
@@ -308,14 +309,6 @@ def _culprits(value: Any, place: str) -> Iterator[tuple[Any, str]]:
                 yield part, f"{place}[{key!r:.40}]"
     if type(value) is list:
         yield from ((part, f"{place}[{index}]") for index, part in enumerate(value) if to_json(part) is None)
-
-
-def _has_surrogates(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return True
-    return False
 
 
 def _read_meta(wire: str, end: int) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import orjson
+from pydantic_core import to_json
 
 from lumia.marks import NORMAL
 from lumia.ports import Kept, RunRequest
@@ -30,7 +30,7 @@ def write(flow: str, id: str, key: str, priority: int | None, box: str, also: Se
         found["p"] = priority
     if also:
         found["a"] = also
-    return orjson.dumps(found).decode()
+    return to_json(found).decode()
 
 
 def head(text: str) -> tuple[str, str, str, str, int]:

@@ -200,13 +200,28 @@ def test_a_crowd_at_a_gateway_that_dies_in_the_middle_of_a_trip(site: Site, fail
     account(site, again)
 
 
-@pytest.mark.parametrize("script", ["start", "keep"])
-def test_a_lost_answer_of_the_broker_is_a_503_and_the_same_run_when_it_is_sent_again(site: Site, script: str) -> None:
+@pytest.mark.parametrize(
+    "script, faults",
+    [
+        ("start", "start.after=error@1,start.after=resend@2"),
+        ("keep", "keep.after=error@1,keep.after=error@2,keep.after=resend@3"),  # the loop's, and the thread's that asks
+    ],
+)
+def test_a_lost_answer_of_the_broker_is_a_503_and_the_same_run_when_it_is_sent_again(
+    site: Site, script: str, faults: str
+) -> None:
     lost, again = f"lost answer of {script}", f"resent {script}"
-    with site.gateway(f"{script}.after=error@1,{script}.after=resend@2", keep_from=int(script == "keep")):
+    with site.gateway(faults, keep_from=int(script == "keep")):
         assert send(site, lost) is None
         runs = {lost: delivered(site, lost), again: delivered(site, again)}
     account(site, runs)
+
+
+def test_an_answer_that_the_event_loop_lost_is_found_out_by_the_thread(site: Site) -> None:
+    with site.gateway("keep.after=error@1", keep_from=1):
+        run = send(site, "lost by the loop")
+        assert run is not None and delivered(site, "lost by the loop") == run
+    account(site, {"lost by the loop": run})
 
 
 def test_while_the_broker_is_away_nothing_is_accepted_and_clients_are_told_when_to_come_back(site: Site) -> None:

@@ -283,7 +283,7 @@ class TestEnds:
             bot.redis.config_set("min-replicas-to-write", 0)
         bot.redis.execute_command("ACL", "SETUSER", "default", "-evalsha", "-eval")
         try:
-            with pytest.raises(BackendUnavailableError, match="the right to run scripts"):
+            with pytest.raises(BackendUnavailableError, match="add the rule \\+evalsha"):
                 bot.inbox._start([(bot.redis.lindex("lumia:inbox", 0).decode(), bot.asked(1).kept(bot.runtime).text)])
         finally:
             bot.redis.execute_command("ACL", "SETUSER", "default", "+evalsha", "+eval")
