@@ -46,7 +46,7 @@ def read(update: Any, account: str, me: Me) -> Talk | Happening | None:
     body = update[kind]
     if kind in TALK + EDITED:
         return _message(update, kind, body, account, me)
-    return _happening(update, kind, account, _chat_in(body), {kind: dict(body)})
+    return _happening(update, kind, account, chat_in(body), {kind: dict(body)})
 
 
 def _message(
@@ -74,7 +74,8 @@ def _happening(
     return Happening(f"{NAME}.{kind}", value, lane, f"{NAME}:{account}:update:{update['update_id']}")
 
 
-def _chat_in(body: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def chat_in(body: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return the chat that an update's part is about, None for none."""
     holder = body.get("message") if isinstance(body.get("message"), Mapping) else body
     chat = holder.get("chat") if isinstance(holder, Mapping) else None
     return chat if isinstance(chat, Mapping) else None

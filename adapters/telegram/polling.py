@@ -14,7 +14,7 @@ import httpx
 import lumia
 from lumia import gateway
 
-from . import api, identity, taking
+from . import api, identity, incoming, taking
 from .accounts import NAME, POLLING, Account
 from .segments import Me
 
@@ -127,8 +127,7 @@ class Poller:
 
 def _chat_of(update: Any) -> Any:
     body = next((value for key, value in update.items() if key != "update_id" and isinstance(value, dict)), {})
-    chat = body.get("chat") or (body.get("message") or {}).get("chat")
-    return chat.get("id") if isinstance(chat, dict) else None
+    return (incoming.chat_in(body) or {}).get("id")
 
 
 def _stored(name: str) -> int:

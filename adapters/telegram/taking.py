@@ -29,13 +29,17 @@ async def take(account: Account, me: Me, update: Any) -> None:
     """
     try:
         found = incoming.read(update, account.name, me)
+    except Exception as error:  # whatever it is, reading the same again gives no other
+        await _refuse(account.name, update, error)
+        return
+    try:
         if isinstance(found, Talk):
             await lumia.adapters.submit(NAME, found.msg, update)
             _show_typing(account, found.msg)
         elif found is not None:
             await _start(account.name, found)
     except (lumia.errors.PayloadError, lumia.errors.BoxError) as error:
-        await gateway.call(_refuse, account.name, update, str(error))
+        await _refuse(account.name, update, error)
 
 
 async def _start(account: str, found: Happening) -> None:
@@ -50,10 +54,18 @@ async def _start(account: str, found: Happening) -> None:
     lumia.adapters.account(NAME, account).event()
 
 
-def _refuse(account: str, update: Any, why: str) -> None:
+async def _refuse(account: str, update: Any, error: Exception) -> None:
+    known = isinstance(error, (lumia.errors.PayloadError, lumia.errors.BoxError))
     update_id = update.get("update_id") if isinstance(update, Mapping) else None
-    _log.error("account %s: update %s is not understood and not answered: %s", account, update_id, why)
-    lumia.store.of(NAME).incr("unreadable", scope=account)
+    _log.error("account %s: update %s is not understood and not answered: %s", account, update_id, error,
+               exc_info=None if known else error)  # fmt: skip
+    await gateway.call(
+        _refused, account, update, update_id, str(error) if known else f"{type(error).__name__}: {error}"
+    )
+    lumia.adapters.account(NAME, account).leaves_out(f"update {update_id}", error)
+
+
+def _refused(account: str, update: Any, update_id: Any, why: str) -> None:
     value = {"account": account, "update_id": update_id, "why": why}
     named = f"{NAME}:{account}:update:{update_id}" if type(update_id) is int else None
     for more in ({"update": update}, {}):

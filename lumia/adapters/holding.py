@@ -54,9 +54,10 @@ async def hold(state: AccountState, store: Callable[[], Awaitable[T]]) -> T:
 
 
 async def until_stored(state: AccountState, store: Callable[[], Awaitable[T]], what: str) -> T | None:
-    """Return what `store()` gives, held as by `hold`; None, and a log line, for what never can be stored.
+    """Return what `store()` gives, held as by `hold`; None for what never can be stored: the log and the account's
+    state (`lumia adapters`) tell of it.
 
-    what: names it in the log, e.g. "message 12". A fault that nobody has thought of is tried for `PATIENCE`.
+    what: names it there, e.g. "message 12". A fault that nobody has thought of is tried for `PATIENCE`.
     """
     since, whose = system.monotonic(), f"{state.standing.adapter}/{state.standing.account}"
     while True:
@@ -64,9 +65,11 @@ async def until_stored(state: AccountState, store: Callable[[], Awaitable[T]], w
             return await hold(state, store)
         except (PayloadError, BoxError) as error:
             _log.error("%s of %s can't be taken: %s", what, whose, error)
+            state.leaves_out(what, error)
             return None
-        except Exception:  # others shall get through
+        except Exception as error:  # others shall get through
             if system.monotonic() - since > PATIENCE:
                 _log.exception("%s of %s was not taken for %g s and is given up", what, whose, PATIENCE)
+                state.leaves_out(what, error)
                 return None
         await asyncio.sleep(FAULT_PAUSE * (0.75 + system.random() / 2))

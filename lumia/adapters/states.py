@@ -54,6 +54,7 @@ class AccountState:
     def __init__(self, board: Board, standing: Standing) -> None:
         self._board, self.standing = board, standing
         self._held, self._why = 0, ""
+        self._left_out, self._last = 0, ""
         self.heard_at = 0.0
         self.lag: float | None = None
         self.stale = self.news = False
@@ -106,11 +107,19 @@ class AccountState:
         self._hold(1, why)
         return partial(self._hold, -1, "")
 
+    def leaves_out(self, what: str, error: Exception) -> None:
+        """Note that something which arrived could not be taken. what: e.g. "message 12"; error: why not."""
+        self._left_out += 1
+        self._last = f"{what}: {type(error).__name__}: {error}"
+        self.stale = True
+        self._board.wake(soon=False)
+
     @property
     def detail(self) -> str:
         """Return what there is to say about its state."""
-        held = self._board.shown(f"holds {self._held} back: {self._why}") if self._held else ""
-        return "; ".join(filter(None, (self.standing.detail, held)))
+        held = f"holds {self._held} back: {self._why}" if self._held else ""
+        left_out = f"{self._left_out} could not be taken, the last: {self._last}" if self._left_out else ""
+        return "; ".join(filter(None, (self.standing.detail, *map(self._board.shown, (held, left_out)))))
 
     def _hold(self, more: int, why: str) -> None:
         self._held, self._why = self._held + more, why or self._why

@@ -129,12 +129,16 @@ class TestPolling:
         assert "message_id" in seen[0]["why"]
         assert seen[0]["update"]["message"]["chat"] == GROUP
 
-    def test_an_update_that_meets_a_fault_of_ours_is_given_up_so_that_others_get_through(
+    def test_an_update_that_can_not_be_read_for_a_fault_of_ours_is_kept_as_an_event(
         self, telegram: TelegramServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
-        monkeypatch.setattr("lumia.adapters.holding.PATIENCE", 0.1)
-        monkeypatch.setattr("lumia.adapters.holding.FAULT_PAUSE", 0.05)
-        with site(telegram):
+        seen: list[Any] = []
+
+        @lumia.event.consumer("telegram.unreadable")
+        def unread(content: lumia.Box[Any]) -> None:
+            seen.append(content.into())
+
+        with site(telegram, answer, unread):
             incoming = sys.modules["adapters.telegram.incoming"]
             read = incoming.read
 
@@ -144,11 +148,41 @@ class TestPolling:
                 return read(update, *args)
 
             monkeypatch.setattr(incoming, "read", faulty)
+            left_out = telegram.say("poison")
+            telegram.say("next")
+            until(lambda: telegram.texts == ["you said next"] and seen)
+            until(lambda: telegram.updates.confirmed > left_out["update_id"])
+            told = f"1 could not be taken, the last: update {left_out['update_id']}: KeyError: 'a fault of ours'"
+            until(lambda: told in state().detail)
+        assert seen[0]["update"] == left_out and seen[0]["why"] == "KeyError: 'a fault of ours'"
+        assert "Traceback" in caplog.text
+
+    def test_an_update_that_meets_a_fault_of_ours_is_given_up_so_that_others_get_through(
+        self, telegram: TelegramServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        monkeypatch.setattr("lumia.adapters.holding.PATIENCE", 0.1)
+        monkeypatch.setattr("lumia.adapters.holding.FAULT_PAUSE", 0.05)
+        submit = lumia.adapters.submit
+
+        async def faulty(adapter: str, msg: dict[str, Any], *args: Any) -> str:
+            if msg["text"] == "poison":
+                raise KeyError("a fault of ours")
+            return await submit(adapter, msg, *args)
+
+        with site(telegram):
+            monkeypatch.setattr(lumia.adapters, "submit", faulty)
             given_up = telegram.say("poison")
             telegram.say("next")
             until(lambda: telegram.texts == ["you said next"])
             until(lambda: telegram.updates.confirmed > given_up["update_id"])
+            until(lambda: f"the last: update {given_up['update_id']}: KeyError" in state().detail)
         assert f"update {given_up['update_id']} of telegram/main was not taken" in caplog.text
+
+    def test_an_update_of_a_kind_nobody_knows_ends_no_polling(self, telegram: TelegramServer) -> None:
+        with site(telegram):
+            telegram.push({"next_year": {"message": "no object"}})
+            telegram.say("next")
+            until(lambda: telegram.texts == ["you said next"])
 
     def test_what_waits_is_dropped_at_the_start_and_not_after_a_failure(
         self, telegram: TelegramServer, monkeypatch: pytest.MonkeyPatch

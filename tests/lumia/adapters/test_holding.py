@@ -70,3 +70,20 @@ def test_what_trying_again_can_not_mend_is_not_held(bot: Bot) -> None:
     with pytest.raises(PayloadError):
         asyncio.run(adapters.hold(state, store))
     assert state.detail == ""
+
+
+@pytest.mark.parametrize("error", [PayloadError("no message"), KeyError("a fault of ours")])
+def test_what_is_given_up_is_shown_by_its_account(bot: Bot, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    monkeypatch.setattr(holding, "PATIENCE", 0.0)
+    monkeypatch.setattr(holding, "FAULT_PAUSE", 0.001)
+    state = adapters.account("toy", "main")
+    state.connected("@toy")
+
+    async def store() -> None:
+        raise error
+
+    for what in ("message 6", "message 7"):
+        assert asyncio.run(adapters.until_stored(state, store, what)) is None
+    told = f"@toy; 2 could not be taken, the last: message 7: {type(error).__name__}: {error}"
+    assert state.detail == told
+    until(lambda: adapters.accounts()[-1].detail == told)
