@@ -86,10 +86,10 @@ class Numbered:
 
     async def room(self, seconds: float | None = None) -> bool:
         """Wait until half of what may wait is done; False when that takes longer than `seconds`."""
-        self._roomy.clear()
         try:
             async with asyncio.timeout(seconds):
                 while len(self._order) > MOST // 2:
+                    self._roomy.clear()
                     await self._roomy.wait()
         except TimeoutError:
             return False
@@ -118,18 +118,20 @@ class Numbered:
             self._order.clear()
             with suppress(TimeoutError):
                 async with asyncio.timeout(_LAST_SAVE):
-                    await _saved(save)
+                    await self._saved(save)
 
     async def _keep(self, save: Callable[[], Awaitable[None]]) -> None:
         while True:
             await self.moved.wait()
             self.moved.clear()
-            await _saved(save)
+            await self._saved(save)
             await asyncio.sleep(SAVE_EVERY)
 
+    async def _saved(self, save: Callable[[], Awaitable[None]]) -> None:
+        from lumia.gateway import BusyError  # see lumia.adapters.holding
 
-async def _saved(save: Callable[[], Awaitable[None]]) -> None:
-    from lumia.gateway import BusyError  # see lumia.adapters.holding
-
-    with suppress(LumiaError, BusyError):
-        await save()
+        try:
+            with suppress(LumiaError, BusyError):
+                await save()
+        except Exception:  # the next one may succeed; without any, all would be sent again one day
+            _log.exception("%s: how far it is was not written down", self._whose)

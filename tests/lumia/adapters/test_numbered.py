@@ -127,6 +127,52 @@ def test_how_far_it_is_is_saved_when_it_moves_and_at_the_end_though_the_broker_w
     asyncio.run(scene())
 
 
+def test_room_that_is_taken_before_who_waited_looks_is_waited_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(numbered, "MOST", 2)
+
+    async def scene() -> None:
+        arrived, gates = Numbered("toy/main"), [asyncio.Event() for _ in range(4)]
+        for number in (0, 1):
+            arrived.offer(str(number), number, gates[number].wait)  # type: ignore[arg-type]
+        waiting = asyncio.create_task(arrived.room())
+        await turns(lambda: bool(arrived._roomy._waiters))
+        arrived.moved.clear()
+        gates[0].set()
+        await turns(arrived.moved.is_set)
+        for number in (2, 3):
+            arrived.offer(str(number), number, gates[number].wait)  # type: ignore[arg-type]
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert not waiting.done()
+        for gate in gates:
+            gate.set()
+        assert await waiting
+
+    asyncio.run(asyncio.wait_for(scene(), 5))
+
+
+def test_a_fault_of_saving_ends_no_saving(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setattr(numbered, "SAVE_EVERY", 0.0)
+    saved: list[int | None] = []
+
+    async def scene() -> None:
+        arrived = Numbered("toy/main")
+
+        async def save() -> None:
+            saved.append(arrived.committed)
+            if len(saved) == 1:
+                raise RuntimeError("a fault of ours")
+
+        async with arrived.kept(save):
+            arrived.offer("a", 6, nothing)
+            await turns(lambda: saved == [6])
+            arrived.offer("a", 7, nothing)
+            await turns(lambda: saved == [6, 7])
+
+    asyncio.run(scene())
+    assert "toy/main: how far it is was not written down" in caplog.text
+
+
 def test_what_is_left_at_the_end_has_stopped() -> None:
     ended: list[str] = []
 
