@@ -197,7 +197,8 @@ def _wrong(account: Account, entry: Mapping[str, Any]) -> Iterator[Fault]:
         yield Fault(name, "url", what, f"leave {half} out, since both have to come that way", fatal=half == "/api")
     if account.mode == "http" and not (account.secret or account.token):
         fix = "set secret, the key of X-Signature, on both sides"
-        yield Fault(name, "secret", "has neither secret nor access_token", fix)
+        key = "access_token" if entry.get("access_token_env") else "secret"
+        yield Fault(name, key, "has neither secret nor access_token", fix)
     for key in ("access_token", "secret"):
         variable = str(entry.get(f"{key}_env") or "")
         if variable and variable not in os.environ:

@@ -6,11 +6,13 @@ import hmac
 import logging
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
 
 import lumia
+from lumia.adapters import Fault
 
 NAME = "webhook"
 SIGNATURE = "X-Lumia-Signature"
@@ -80,21 +82,50 @@ def how_to_add(name: str) -> str:
 
 def check() -> None:
     """Log what is wrong with the configured sources."""
-    for wrong in filter(None, standing().values()):
-        _log.error("config/webhook.toml: %s", wrong)
+    for found in _faults():
+        _log.error("config/webhook.toml: [sources.%s] %s; %s", found.account, found.what, found.fix)
 
 
 def standing() -> dict[str, str]:
     """Return what is wrong with each configured source, "" for those that are served."""
-    return {name: _wrong(_source(name, entry)) for name, entry in _tables().items()}
+    wrong = {found.account: f"{found.what}; {found.fix}" for found in _faults() if found.fatal}
+    return {name: wrong.get(name, "") for name in _tables()}
 
 
-def _wrong(source: Source) -> str:
-    if not _NAMED.fullmatch(source.name):
-        return f"source {source.name!r} is not served, a name is 1 to 64 of A-Z a-z 0-9 _ . -"
+def _faults() -> list[Fault]:
+    return [fault for name, entry in _tables().items() for fault in judged(name, entry)]
+
+
+@lumia.adapters.settings
+def judged(name: str, entry: Mapping[str, Any]) -> list[Fault]:
+    """Return what is wrong with a table."""
+    return list(_wrong(_source(name, entry), entry))
+
+
+def _wrong(source: Source, entry: Mapping[str, Any]) -> Iterator[Fault]:
+    name = source.name
+    if not _NAMED.fullmatch(name):
+        yield Fault(name, "", "is not served", "a name is 1 to 64 of A-Z a-z 0-9 _ . -")
+    for key in ("token", "secret"):
+        variable = str(entry.get(f"{key}_env") or "")
+        if variable and not getattr(source, key):
+            what, fix = f"{key}_env names {variable}, which is not set", f"set it, or write {key} in the file"
+            yield Fault(name, f"{key}_env", what, fix, fatal=False)
     if not source.token and not source.secret:
-        return f"[sources.{source.name}] has neither token nor secret, so it refuses everything"
-    return ""
+        key = "secret" if entry.get("secret_env") else "token"
+        fix = "choose one, and give it to the program that posts"
+        yield Fault(name, key, "has neither token nor secret, so it refuses everything", fix)
+    if source.callback_url and not _is_url(source.callback_url):
+        fix = "write it as https://shop.example.org/replies, or leave it out"
+        yield Fault(name, "callback_url", "callback_url is no http(s) address", fix, fatal=False)
+
+
+def _is_url(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+        return parts.scheme in ("http", "https") and bool(parts.hostname)
+    except ValueError:
+        return False
 
 
 @lumia.config.derived(NAME)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from contextlib import suppress
 from typing import Any, NoReturn
 from urllib.parse import quote
 
@@ -56,10 +57,12 @@ async def tell_of_sources() -> None:
     while True:
         found = sources.standing()
         for name in known - set(found):
-            lumia.adapters.account(NAME, name).disconnected("taken out of config/webhook.toml")
+            with suppress(lumia.errors.PayloadError):
+                lumia.adapters.account(NAME, name).disconnected("taken out of config/webhook.toml")
         for name, wrong in found.items():
-            state = lumia.adapters.account(NAME, name)
-            state.refused(wrong) if wrong else state.listening()
+            with suppress(lumia.errors.PayloadError):  # a name that is empty or unprintable; the log tells of it
+                state = lumia.adapters.account(NAME, name)
+                state.refused(wrong) if wrong else state.listening()
         known = set(found)
         await asyncio.sleep(_LOOK_AGAIN)
 

@@ -91,4 +91,4 @@ class TestWebhook(AdapterSuite):
 
         until(lambda: found() == {"shop": "listening", "open": "refused"}, what="the gateway tells of its sources")
         (wrong,) = [one.detail for one in lumia.adapters.accounts() if one.account == "open"]
-        assert wrong == "[sources.open] has neither token nor secret, so it refuses everything"
+        assert wrong.startswith("has neither token nor secret, so it refuses everything; choose one")

@@ -377,4 +377,4 @@ def test_a_source_without_any_key_is_told_at_the_start(caplog: pytest.LogCapture
     with Bot(WEBHOOK, config={"webhook": {"sources": {"open": {}, "a b": {"token": "x"}}}}):
         pass
     assert "[sources.open] has neither token nor secret" in caplog.text
-    assert "'a b' is not served" in caplog.text
+    assert "[sources.a b] is not served" in caplog.text

@@ -17,7 +17,8 @@ SATORI = "http://127.0.0.1:5140/satori"
 
 
 def accounts(cli: Cli, adapter: str) -> Any:
-    return tomllib.loads((cli.root / "config" / f"{adapter}.toml").read_text())["accounts"]
+    table = "sources" if adapter == "webhook" else "accounts"
+    return tomllib.loads((cli.root / "config" / f"{adapter}.toml").read_text())[table]
 
 
 def said(text: str) -> str:
@@ -41,6 +42,9 @@ def said(text: str) -> str:
         ("discord --set token=t --set public_key=zz", "public_key is no key of 64 hex digits"),
         ("onebot --set mode=forward", 'mode forward needs a url; write url = "ws://host:port"'),
         ("onebot --set self_id=me", "self_id is 'me'; it is a QQ number in quotes"),
+        ("webhook --set rate=5", "has neither token nor secret, so it refuses everything; choose one, and give it to"),
+        ("webhook --set token=t --set callback_url=shop.example", "callback_url is no http(s) address; write it as"),
+        ("webhook --set token=t --set rate=-1", "rate is int from 0 to 1000000"),
     ],
 )
 def test_what_can_not_work_is_refused_with_the_way_out_and_nothing_is_written(cli: Cli, words: str, why: str) -> None:
@@ -58,6 +62,7 @@ def test_what_can_not_work_is_refused_with_the_way_out_and_nothing_is_written(cl
         "slack --set bot_token=xoxb-1 --set signing_secret=s",
         "discord --set token=t",
         "onebot --set access_token=t",
+        "webhook --set secret=s --set callback_url=https://shop.example/replies",
     ],
 )
 def test_what_can_work_is_written(cli: Cli, words: str) -> None:
@@ -71,6 +76,10 @@ def test_a_secret_in_a_variable_that_is_only_set_where_the_bot_runs_is_not_judge
     assert done.code == 0, done.err
     assert "BOT_TOKEN is not set here" in done.err
     assert accounts(cli, "telegram") == {"main": {"token_env": "BOT_TOKEN"}}
+    http = "onebot --set mode=http --set url=http://127.0.0.1:1 --set access_token_env=QQ_KEY"
+    for either in ("webhook --set secret_env=SHOP_KEY", http):  # one of two keys is enough, and it is named
+        done = cli("adapters", "add", *either.split())
+        assert done.code == 0, done.err
     words = ("adapters", "add", "telegram", "--account", "other", "--set", "token_env=BOT_TOKEN")
     assert cli(*words, env={"BOT_TOKEN": "hello"}).code == 2
     assert list(accounts(cli, "telegram")) == ["main"]
