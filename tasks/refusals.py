@@ -7,6 +7,7 @@ import re
 from redis.exceptions import (
     AuthenticationError,
     AuthorizationError,
+    MasterDownError,
     NoPermissionError,
     OutOfMemoryError,
     ReadOnlyError,
@@ -25,11 +26,14 @@ REFUSALS = {
     "NOREPLICAS": "bring its replicas back, or lower min-replicas-to-write",
     "MISCONF": "free disk space on its machine",
     "READONLY": "point LUMIA_REDIS_URL at the primary",
+    "MASTERDOWN": "point LUMIA_REDIS_URL at the primary, or bring that back",
     "LOADING": "it reads its data; try again soon",
     "BUSY": "a script takes long; try again soon",
 }
 """What a server answers that can't write now, and the way out."""
-_CODES: dict[type[Exception], str] = {OutOfMemoryError: "OOM", ReadOnlyError: "READONLY"}
+_CODES: dict[type[Exception], str] = {
+    OutOfMemoryError: "OOM", ReadOnlyError: "READONLY", MasterDownError: "MASTERDOWN"
+}  # fmt: skip
 """Errors that redis-py knows by class: the code is no longer in their text."""
 _LOGIN = (AuthenticationError, AuthorizationError)
 _COMMAND = re.compile(r"'([a-z0-9_|. -]+)' command")

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from redis import Redis
 from redis.backoff import ExponentialBackoff
@@ -61,6 +61,7 @@ FRESH_SECONDS = 5.0
 PATIENCE_SECONDS = 60.0
 """How long a process that has work at stake waits for Redis to come back."""
 PAUSE_SECONDS = 0.5
+T = TypeVar("T")
 
 
 log = logging.getLogger("lumia")
@@ -125,16 +126,8 @@ class RedisTransport(StartPort, LedgerPort, QueuePort):
         return [(unaccepted(one) or one) if isinstance(one, Exception) else one for one in answers]
 
     def _insist(self, script: str, *args: Any) -> Any:
-        """Run a script on which a claim depends: an absence of Redis, up to a limit, only makes it late."""
-        until = time.monotonic() + PATIENCE_SECONDS
-        while True:
-            try:
-                return self.call(script, *args)
-            except BackendUnavailableError as error:
-                if time.monotonic() >= until:
-                    raise
-                log.warning("%s is tried again: %s", script, error)
-                time.sleep(PAUSE_SECONDS)
+        """Run a script on which a claim depends."""
+        return _patiently(script, self.call, script, *args)
 
     # --- executing
 
@@ -146,7 +139,7 @@ class RedisTransport(StartPort, LedgerPort, QueuePort):
         if reply[0] != b"claimed":
             return None
         try:
-            return wire.claim(reply, self._plan(reply[11]))
+            return wire.claim(reply, _patiently("plan", self._plan, reply[11]))
         except UnknownRunError as error:
             log.error("run %s can't go on: %s", reply[1].decode(), error)
             keep = int(self.limits.keep_runs * 1000)
@@ -168,8 +161,9 @@ class RedisTransport(StartPort, LedgerPort, QueuePort):
     def begin_inline(self, run_id: str) -> Claim:
         """Return the claim of an Arc run that this process has started; the start script took it for us."""
         names = ("x", "t", "a", "n", "i", "k", "o", "c", "p", "d", "R", "A", "B", "O", "D", "F", "H")
-        found = self._asked("hmget", self._key("r", run_id), names)
-        return wire.claim([b"claimed", run_id.encode(), *found, b"", b"", b"", b""], self._plan(found[9]))
+        found = _patiently("claim", self._asked, "hmget", self._key("r", run_id), names)
+        plan = _patiently("plan", self._plan, found[9])
+        return wire.claim([b"claimed", run_id.encode(), *found, b"", b"", b"", b""], plan)
 
     def commit(self, claim: Claim, commit: Commit) -> Claim | None:
         """End a step; re-sending it gives the first answer again."""
@@ -461,6 +455,19 @@ class RedisTransport(StartPort, LedgerPort, QueuePort):
         self.redis.close()
         if self.archive is not None:
             self.archive.close()
+
+
+def _patiently(what: str, ask: Callable[..., T], *args: Any) -> T:
+    """Return what `ask(*args)` gives, on which a claim depends: an absence of Redis, up to a limit, only delays it."""
+    until = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        try:
+            return ask(*args)
+        except BackendUnavailableError as error:
+            if time.monotonic() >= until:
+                raise
+            log.warning("%s is tried again: %s", what, error)
+            time.sleep(PAUSE_SECONDS)
 
 
 def _check_store(reply: Sequence[bytes]) -> None:

@@ -6,17 +6,19 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from lumia.errors import BackendForbiddenError, BackendSilentError
+from lumia.errors import BackendForbiddenError, BackendSilentError, BackendUnavailableError
 from lumia.ports import Limits
 from tasks.transport import RedisTransport, connect
 from tests.support import servers
-from tests.tasks.test_scripts import claimed, done, request
+from tests.support.wait import until
+from tests.tasks.test_scripts import claimed, done, popped, request
 
 OPEN = ("~*", "&*", "+@all")
 CONTRACT = Path(__file__).parents[2] / "docs" / "redis.md"
@@ -75,6 +77,37 @@ def test_a_refused_login_is_told_as_such(server: servers.Server) -> None:
     with as_user(server, *OPEN, password="wrong") as transport, pytest.raises(BackendForbiddenError) as told:
         transport.routes()
     assert "refuses the login" in str(told.value) and "LUMIA_REDIS_URL" in str(told.value)
+
+
+def test_a_replica_that_has_lost_its_primary_is_away(server: servers.Server) -> None:
+    transport = RedisTransport(connect(server.url, timeout=1.0), worker="host:1:aa", limits=Limits())
+    redis: Any = transport.redis
+    redis.config_set("replica-serve-stale-data", "no")
+    redis.replicaof("127.0.0.1", 1)
+    for ask in (transport.routes, lambda: transport.start([request()])):
+        with pytest.raises(BackendUnavailableError, match="MASTER is down") as told:
+            ask()
+        assert "at the primary" in str(told.value)
+    transport.close()
+
+
+def test_what_is_claimed_is_taken_up_although_redis_was_away_right_after(
+    server: servers.Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    admin: Any = connect(server.url)
+    with as_user(server, *OPEN) as transport:
+        transport.start([request()])
+        message = popped(transport)
+        all_but_plans = ("resetkeys", "~lumia:[^p]*", "~lumia:p[^l]*", "~default*")
+        admin.execute_command("ACL", "SETUSER", "bot", *all_but_plans)
+        with ThreadPoolExecutor(1) as thread:
+            claiming = thread.submit(transport.claim, *message)
+            until(lambda: "plan is tried again" in caplog.text)
+            admin.execute_command("ACL", "SETUSER", "bot", "~*")
+            claim = claiming.result(10)
+        assert claim is not None and claim.attempt == 1
+        transport.commit(claim, done(claim, "end"))
+    admin.close()
 
 
 def test_the_rules_that_the_documentation_gives_are_enough_for_a_message(server: servers.Server) -> None:
