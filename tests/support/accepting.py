@@ -16,6 +16,7 @@ from tasks.backend import worker_name
 from tasks.inbox import InboxThread
 from tasks.transport import RedisTransport, connect
 from tests.support import servers
+from tests.support.workers import bot_root, write_plugin
 
 CODE = """
 import lumia
@@ -28,6 +29,13 @@ def hear(content):
 def note(content):
     lumia.store.append("raw", content.into())
 """
+
+
+def rooted(folder: Path) -> Path:
+    """Make a bot root with the plugin that hears."""
+    found = bot_root(folder)
+    write_plugin(found, "ear", CODE)
+    return found
 
 
 class Bot:

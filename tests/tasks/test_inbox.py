@@ -26,16 +26,13 @@ from tasks.supervise import check_inbox as check
 from tasks.supervise.check_inbox import check_inbox
 from tasks.supervise.resp import connect as connected
 from tests.support import servers
-from tests.support.accepting import CODE, Bot, fresh
+from tests.support.accepting import Bot, fresh, rooted
 from tests.support.wait import until
-from tests.support.workers import bot_root, write_plugin
 
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    found = bot_root(tmp_path_factory.mktemp("bot"))
-    write_plugin(found, "ear", CODE)
-    return found
+    return rooted(tmp_path_factory.mktemp("bot"))
 
 
 @pytest.fixture

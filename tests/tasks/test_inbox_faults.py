@@ -27,9 +27,9 @@ from tasks.inbox import InboxThread
 from tasks.scripts import NAMES, source
 from tasks.transport import RedisTransport, connect
 from tests.support import servers
-from tests.support.accepting import CODE, Bot, fresh
+from tests.support.accepting import Bot, fresh, rooted
 from tests.support.wait import until
-from tests.support.workers import Celery, bot_root, worker, write_plugin
+from tests.support.workers import Celery, worker
 
 CHATS = "ab"
 FAULTS = {"lose": "start.after=error", "fail": "start.before=error"}
@@ -37,9 +37,7 @@ FAULTS = {"lose": "start.after=error", "fail": "start.before=error"}
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    found = bot_root(tmp_path_factory.mktemp("bot"))
-    write_plugin(found, "ear", CODE)
-    return found
+    return rooted(tmp_path_factory.mktemp("bot"))
 
 
 @pytest.fixture(scope="module")

@@ -18,16 +18,13 @@ from lumia.gateway.intake import Intake
 from tasks import failpoints
 from tasks.scripts import NAMES
 from tests.support import servers
-from tests.support.accepting import CODE, Bot, fresh
+from tests.support.accepting import Bot, fresh, rooted
 from tests.support.wait import until
-from tests.support.workers import bot_root, write_plugin
 
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    found = bot_root(tmp_path_factory.mktemp("bot"))
-    write_plugin(found, "ear", CODE)
-    return found
+    return rooted(tmp_path_factory.mktemp("bot"))
 
 
 @pytest.fixture
