@@ -68,7 +68,7 @@ class TestWebhook(AdapterSuite):
     def config(self) -> Mapping[str, Mapping[str, Any]]:
         hook = f"http://127.0.0.1:{self.receiver.server_port}/"
         shop = {"token": TOKEN, "callback_url": hook, "callback_hosts": ["127.0.0.1"]}
-        return {"webhook": {"sources": {"shop": shop, "open": {}}}}
+        return {"webhook": {"sources": {"": {"token": TOKEN}, "shop": shop, "open": {}}}}
 
     def receive(self, message_id: str, kind: str, chat: str, text: str) -> None:
         place = {"group_id": chat, "sender_id": "ada"} if kind == "group" else {"sender_id": chat}
