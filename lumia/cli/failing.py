@@ -40,6 +40,9 @@ def told_as_json(args: Sequence[str]) -> Iterator[None]:
         elif ended.code:
             told.end(_reason(cause), ended.code if isinstance(ended.code, int) else FAILED)
         raise
+    except Exception as error:  # a fault of ours; its traceback is on stderr
+        told.end(f"{type(error).__name__}: {error}", FAILED)
+        raise
 
 
 class _Told:

@@ -11,6 +11,7 @@ import pytest
 
 import lumia
 from lumia.cli.contributed import commands
+from lumia.cli.failing import told_as_json
 from tests.lumia.cli.conftest import Cli
 
 CORE = ("adapters", "handlers", "init", "plugins", "start")
@@ -93,6 +94,12 @@ def test_with_json_a_failure_is_json_too(cli: Cli, words: str, code: int, told: 
 def test_what_answers_in_json_and_fails_answers_once(cli: Cli) -> None:
     done = cli("status", "--json")
     assert (done.code, "error" in done.json) == (1, False), done.err
+
+
+def test_with_json_a_fault_of_ours_is_json_too(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(KeyError), told_as_json(["lanes", "--json"]):
+        raise KeyError("lane")
+    assert json.loads(capsys.readouterr().out) == {"error": "KeyError: 'lane'", "exit_code": 1}
 
 
 @pytest.mark.parametrize("command", CORE)
