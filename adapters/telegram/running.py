@@ -48,10 +48,14 @@ async def _served(account: Account, begun: set[Account]) -> None:
     if account.mode != POLLING:
         await _hooked(account)
         await asyncio.get_running_loop().create_future()  # there is nothing more to do until its settings change
-    async with lumia.adapters.owning(f"{NAME}/{account.name}"), api.aclient(account) as client:
-        poller = Poller(account, client, drop=account.drop_pending and account not in begun)
-        begun.add(account)
-        await poller.run()
+
+    async def polled(owned: lumia.adapters.Owned) -> None:
+        async with api.aclient(account) as client:
+            poller = Poller(account, client, drop=account.drop_pending and account not in begun)
+            begun.add(account)
+            await poller.run()
+
+    await lumia.adapters.keeping_up(lumia.adapters.account(NAME, account.name), polled)
 
 
 async def _hooked(account: Account) -> None:

@@ -204,6 +204,27 @@ class TestPolling:
             until(lambda: telegram.sent)
         assert failed.is_set() and telegram.texts == ["you said meanwhile"]
 
+    def test_polling_that_ends_by_a_fault_of_ours_or_a_lost_turn_is_told_and_begun_again(
+        self, telegram: TelegramServer, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def told(what: str) -> bool:
+            return (state().state, state().detail) == ("disconnected", what)
+
+        async def fails(poller: Any) -> Any:
+            raise RuntimeError("a fault of ours")
+
+        with site(telegram) as running:
+            until(lambda: state().state == "connected")
+            with monkeypatch.context() as faulty:
+                faulty.setattr(sys.modules["adapters.telegram.polling"].Poller, "_fetch", fails)
+                until(lambda: told("an error of this adapter, see the gateway's log"))
+            until(lambda: state().state == "connected")
+            with monkeypatch.context() as taken:
+                taken.setattr(running.bot.transport, "lease", lambda *args: 0)
+                until(lambda: told("another gateway may have it by now"))
+            telegram.say("hi")
+            until(lambda: telegram.texts == ["you said hi"])
+
     def test_an_account_that_is_taken_out_is_told(self, telegram: TelegramServer) -> None:
         with site(telegram) as running:
             until(lambda: state().state == "connected")
