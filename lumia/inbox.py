@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from lumia.routes import Plan
     from lumia.runtime import Runtime, Table
 
-__all__ = ["Kept", "head", "read", "write"]
+__all__ = ["Kept", "beside", "head", "read", "twins", "write"]
 
 
 def write(flow: str, id: str, key: str, priority: int | None, box: str, also: Sequence[tuple[str, str]] = ()) -> str:

@@ -18,7 +18,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from redis import Redis
-from redis.backoff import AbstractBackoff
+from redis import asyncio as on_loop
+from redis.asyncio.retry import Retry as LoopRetry
+from redis.backoff import AbstractBackoff, NoBackoff
 from redis.connection import Connection
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ResponseError
@@ -161,12 +163,8 @@ class LoopLines:
     def _connected(self) -> Any:
         if not self._url:
             raise RedisConnectionError("no URL to connect to")
-        from redis import asyncio as redis_asyncio  # which only a gateway needs
-        from redis.asyncio.retry import Retry
-        from redis.backoff import NoBackoff
-
-        return redis_asyncio.Redis.from_url(
-            self._url, socket_timeout=TIMEOUT, socket_connect_timeout=TIMEOUT, retry=Retry(NoBackoff(), 0),
+        return on_loop.Redis.from_url(
+            self._url, socket_timeout=TIMEOUT, socket_connect_timeout=TIMEOUT, retry=LoopRetry(NoBackoff(), 0),
             client_name="lumia",
         )  # fmt: skip
 

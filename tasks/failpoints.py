@@ -99,9 +99,7 @@ class Failing:
 
     def __call__(self, script: str, *args: Any) -> Any:
         """Run `script` with the faults that are due; raises redis-py's connection error for an `error`."""
-        with self._lock:
-            self._counts[script] += 1
-            count = self._counts[script]
+        count = self._counted(script)
         for point in self._due(script, "before", count):
             _hit(point, count)
         answer = self._call(script, *args)
@@ -114,9 +112,7 @@ class Failing:
 
     async def here(self, script: str, *args: Any) -> Any:
         """Run `script` on the running event loop, which goes on during a pause, with the faults that are due."""
-        with self._lock:
-            self._counts[script] += 1
-            count = self._counts[script]
+        count = self._counted(script)
         for point in self._due(script, "before", count):
             await asyncio.to_thread(_hit, point, count)
         answer = await self._call.here(script, *args)
@@ -133,9 +129,7 @@ class Failing:
         The faults before it come before the trip, those after it when all have been answered.
         """
         answers: list[Any] = [None] * len(calls)
-        with self._lock:
-            first = self._counts[script] + 1
-            self._counts[script] += len(calls)
+        first = self._counted(script, len(calls))
         for at in range(len(calls)):
             answers[at] = self._met(script, "before", first + at)
         sent = [at for at in range(len(calls)) if answers[at] is None]
@@ -156,6 +150,13 @@ class Failing:
         except RedisConnectionError as error:
             return error
         return None
+
+    def _counted(self, script: str, calls: int = 1) -> int:
+        """Return the how many-th call of a script the first of these is."""
+        with self._lock:
+            first = self._counts[script] + 1
+            self._counts[script] += calls
+        return first
 
     def _due(self, script: str, moment: str, count: int) -> list[Failpoint]:
         return [point for point in self._points if point.meets(script, moment, count)]

@@ -112,7 +112,7 @@ class RedisTransport(StartPort, LedgerPort, QueuePort):
         """Run a script on the running event loop; None where `call` has to find out what became of it."""
         try:
             return await self._run.here(script, *args)
-        except FAILURES as error:
+        except Exception as error:  # also of a URL of which only the other client of redis-py takes every option
             log.debug("%s is sent again: %s", script, error)
             return None
 

@@ -142,24 +142,23 @@ class Board:
     def __init__(self, bot: Runtime) -> None:
         self._bot = bot
         self._gateway = bot.worker  # kept: the runtime gets another name when the process begins to serve steps
-        self._states: dict[str, AccountState] = {}
-        self._known: dict[tuple[str, str], AccountState] = {}
+        self._states: dict[tuple[str, str], AccountState] = {}
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
         self._hurry = self._closing = False
 
     def account(self, adapter: str, name: str, platform: str) -> AccountState:
         """Return the one state of an account."""
-        known = self._known.get((adapter, name))
+        known = self._states.get((adapter, name))
         if known is not None:
             return known
-        field = account_field(adapter, name)
+        account_field(adapter, name)  # which refuses what can't be a name
         with self._changed:
-            if field not in self._states:
+            if (adapter, name) not in self._states:
                 now = self.now()
                 standing = Standing(adapter, name, platform or adapter, UNSEEN, "", now, self._gateway, now)
-                self._states[field] = self._known[adapter, name] = AccountState(self, standing)
-            return self._states[field]
+                self._states[adapter, name] = AccountState(self, standing)
+            return self._states[adapter, name]
 
     def now(self) -> float:
         """Return the seconds since 1970."""

@@ -21,6 +21,8 @@ from lumia.gateway.mounting import refusal
 from lumia.gateway.settings import Settings
 
 Endpoint = Callable[[Request], Awaitable[Response]]
+REMEMBERED = 256
+"""Characters of a path that is remembered at most: anybody may ask for any, and each would be kept."""
 
 
 class WholeRequest(Request):
@@ -62,7 +64,7 @@ class Front:
         self._exact = {(method, route.path): route for route in reversed(plain) for method in route.methods or ()
                        if "{" not in route.path}  # fmt: skip
         self._others = [route for route in plain if "{" in route.path]
-        self._route = lru_cache(maxsize=1024)(self._looked_up)
+        self._remembered = lru_cache(maxsize=1024)(self._route)
 
     async def http(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
@@ -102,7 +104,8 @@ class Front:
     def _found(self, scope: Scope) -> Endpoint | None:
         if scope.get("root_path"):
             return None
-        route, params = self._route(scope["method"], scope["path"])
+        find = self._remembered if len(scope["path"]) <= REMEMBERED else self._route
+        route, params = find(scope["method"], scope["path"])
         if route is None:
             return None
         scope["app"] = self._behind
@@ -110,7 +113,7 @@ class Front:
         endpoint: Endpoint = route.endpoint
         return endpoint
 
-    def _looked_up(self, method: str, path: str) -> tuple[Route | None, dict[str, Any]]:
+    def _route(self, method: str, path: str) -> tuple[Route | None, dict[str, Any]]:
         if (exact := self._exact.get((method, path))) is not None:
             return exact, {}
         for one in self._others:

@@ -164,3 +164,14 @@ def test_a_client_that_has_gone_costs_nothing(site: Served, caplog: pytest.LogCa
         client.sendall(b"POST /made/text HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 5\r\n\r\n")
     assert site.client.get("/made/text").text == "täxt"
     assert "Exception" not in caplog.text
+
+
+def test_only_short_paths_are_remembered(site: Served) -> None:
+    remembered = site.gateway._front._remembered
+    assert site.client.get("/made/text").text == "täxt"
+    before = remembered.cache_info()
+    assert site.client.get("/made/text?" + "x" * 300).text == "täxt"
+    assert site.client.get("/made/text" + "x" * 300).status_code == 500
+    assert site.client.get("/" + "x" * 300).status_code == 404
+    after = remembered.cache_info()
+    assert (after.hits, after.currsize) == (before.hits + 1, before.currsize)

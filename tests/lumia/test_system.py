@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from typing import Any
 
@@ -23,6 +24,20 @@ def test_without_a_bot_the_machines_own_clock_is_asked() -> None:
     assert before[1] <= lumia.system.monotonic() <= time.monotonic()
     assert 0 <= lumia.system.random() < 1
     assert lumia.system.new_id() != lumia.system.new_id()
+
+
+def test_forked_processes_make_ids_of_their_own() -> None:
+    lumia.system.new_id()  # so that there is chance in store which a child would share
+    reading, writing = os.pipe()
+    for _ in range(2):
+        if (child := os.fork()) == 0:
+            os.write(writing, "".join(lumia.system.new_id()[10:] + "\n" for _ in range(100)).encode())
+            os._exit(0)
+        os.waitpid(child, 0)
+    os.close(writing)
+    with os.fdopen(reading) as told:
+        found = [*told.read().split(), *(lumia.system.new_id()[10:] for _ in range(100))]
+    assert len(found) == len(set(found)) == 300
 
 
 def test_in_a_bot_time_and_chance_are_those_of_its_clock() -> None:

@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from lumia.bus import Asked
 from lumia.errors import BackendUnavailableError
 from lumia.gateway.intake import Intake
 from tasks import failpoints
+from tasks.connection import LoopLines
 from tasks.scripts import NAMES
 from tests.support import servers
 from tests.support.accepting import Bot, fresh, rooted
@@ -156,3 +158,24 @@ def test_a_server_that_refuses_to_write_says_so(bot: Bot) -> None:
     finally:
         bot.redis.config_set("maxmemory", "0")
     assert isinstance(found, BackendUnavailableError) and "maxmemory" in str(found)
+
+
+def test_what_only_the_threads_client_can_connect_to_is_kept_by_the_thread(bot: Bot, sent: Sent) -> None:
+    bot.transport._scripts._loops = LoopLines("rediss://127.0.0.1:1/0?ssl_validate_ocsp=true")
+    runs = kept(bot, [bot.asked(1), bot.asked(2)])
+    assert [run for run, _ in bot.inbox._inbox.oldest()] == runs
+    assert (sent.here, sent.thread) == ([2], [2])
+
+
+@pytest.mark.parametrize("scheme", ["redis", "unix"])
+def test_a_socket_file_and_a_password_are_known_on_the_loop(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scheme: str
+) -> None:
+    at = tmp_path / "x.sock"
+    with servers.valkey(tmp_path / "valkey", password="s3cret", config=f"unixsocket {at}\n") as own:
+        url = {"redis": f"redis://:s3cret@127.0.0.1:{own.port}/1", "unix": f"unix://{at}?db=1&password=s3cret"}
+        with fresh(root, replace(own, url=url[scheme])) as bot:
+            sent = Sent(bot, monkeypatch)
+            runs = kept(bot, [bot.asked(2)], after=[bot.asked(1)])
+            assert [run for run, _ in bot.inbox._inbox.oldest()][1:] == runs
+            assert (sent.here, sent.thread) == ([1, 1], [1]), "the first one taught the server the script"
