@@ -59,9 +59,7 @@ def add(
             raise typer.BadParameter(
                 f"there is no terminal to ask on; give the settings, such as --set {first}=…", param_hint="--set"
             )
-        called = account or (
-            typer.prompt("What to call the account here", default="main", err=True) if asks else "main"
-        )
+        called = account or ("main" if not asks else _asked_name(plugin, bot.root))
         _check_name(plugin, called, bot.root)
         wrong = _judged(bot, plugin, called)
         values = _asked(fields, wrong) if asks else _set(fields, given or [], wrong)
@@ -121,6 +119,18 @@ def _unset(values: Mapping[str, Any]) -> dict[str, str]:
     """Return the settings that come from environment variables which are not set here, with those."""
     named = {key.removesuffix("_env"): str(value) for key, value in values.items() if key.endswith("_env") and value}
     return {key: variable for key, variable in named.items() if variable not in os.environ}
+
+
+def _asked_name(plugin: Plugin, root: Path) -> str:
+    """Ask for the account's name until the answer can be one."""
+    while True:
+        name: str = typer.prompt("What to call the account here", default="main", err=True)
+        try:
+            _check_name(plugin, name, root)
+        except typer.BadParameter as error:
+            output.error(error.message)
+            continue
+        return name
 
 
 def _check_name(plugin: Plugin, account: str, root: Path) -> None:

@@ -17,7 +17,7 @@ def check_loading(base: Path, root: Path) -> Iterator[Finding]:
         limit = f"; it is ended after {mark.limit:g} s" if mark.limit else ""
         yield risk(
             "plugins", f"plugin {mark.plugin} {mark.what} in process {mark.process}, for {mark.age:.0f} s now{limit}",
-            f"wait if it loads a model; else take it out: `pkg -R {mark.plugin}`, or [plugins] disabled",
+            f"wait if it loads a model; else {_off(mark.plugin)}",
         )  # fmt: skip
     with suppress(LumiaError, OSError):
         for one in suspects(base, root):
@@ -29,5 +29,10 @@ def check_loading(base: Path, root: Path) -> Iterator[Finding]:
                 fix += f"version, or mend what it needs and `lumia plugins release {one.plugin}`"
             else:
                 message = f"plugin {one.plugin}: {one}; after {LOSSES} it is left out"
-                fix = f"take it out: `pkg -R {one.plugin}`, or [plugins] disabled"
+                fix = _off(one.plugin)
             yield risk("plugins", message, fix)
+
+
+def _off(plugin: str) -> str:
+    """Say how to do without a plugin: what comes with Lumia can't be removed."""
+    return f"turn it off: `pkg disable {plugin}`, or [plugins] disabled in config/lumia.toml"

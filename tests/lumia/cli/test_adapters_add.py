@@ -98,6 +98,19 @@ def test_on_a_terminal_an_answer_that_can_not_work_is_asked_for_again(cli: Cli) 
     assert accounts(cli, "telegram") == {"main": {"token": TOKEN}}
 
 
+def test_on_a_terminal_a_name_that_can_not_be_taken_is_asked_for_again(cli: Cli) -> None:
+    assert cli("adapters", "add", "telegram", "--set", f"token={TOKEN}").code == 0
+    answers = [
+        ("What to call", ""),
+        ("telegram has an account 'main' already", "second bot"),
+        ("'second bot' is no name", "second"),
+        ("token: ", TOKEN.replace("1", "2", 1)),
+    ]
+    code, told = on_a_terminal(cli, "telegram", answers)
+    assert code == 0, told
+    assert list(accounts(cli, "telegram")) == ["main", "second"]
+
+
 def test_on_a_terminal_what_must_not_be_left_out_is_asked_for_at_the_end(cli: Cli) -> None:
     answers = [("What to call", "main"), ("has no token; ask @BotFather", ""), ("token_env: ", "PATH_OF_NOBODY")]
     code, told = on_a_terminal(cli, "telegram", answers)
