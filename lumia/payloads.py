@@ -343,7 +343,7 @@ def _explained(error: ValidationError) -> str:
     first, *others = error.errors(include_url=False, include_context=False)
     path = ".".join(str(part) for part in first["loc"]) or "the body"
     more = f" (and {len(others)} more)" if others else ""
-    return f"{path}: {first['msg']}{more}"
+    return f"{path}: {first['msg'].removeprefix('Value error, ')}{more}"
 
 
 @dataclass(frozen=True)

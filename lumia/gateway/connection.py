@@ -27,6 +27,7 @@ MAX_HEAD = 65_536
 """Bytes of a request line with its headers."""
 _CLOSES = b"connection: close\r\n"
 _PLAIN = frozenset({b"connection", b"transfer-encoding"})
+_BAD = b"HTTP/1.1 400 Bad Request\r\n"
 _SLOW = b"HTTP/1.1 408 Request Timeout\r\n"
 _LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\n"
 _FULL = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 2\r\n"
@@ -55,6 +56,7 @@ class Connection(_Watched, HttpToolsProtocol):
 
     head_since = 0.0
     idle_since = 0.0
+    _deaf = False
     _in_head = False
     _head_bytes = 0
 
@@ -67,7 +69,7 @@ class Connection(_Watched, HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Take bytes; as long as they are no whole head, they are counted and the clock runs."""
-        if self.transport.is_closing():
+        if self._deaf or self.transport.is_closing():
             return
         self.idle_since = 0.0
         super().data_received(data)
@@ -77,6 +79,22 @@ class Connection(_Watched, HttpToolsProtocol):
         self.head_since = self.head_since or self.loop.time()
         if self._in_head and self._head_bytes > MAX_HEAD and not self.transport.is_closing():
             self._refuse(_LARGE, f"request line and headers are larger than {MAX_HEAD} bytes")
+
+    def eof_received(self) -> bool | None:  # type: ignore[override] # asyncio's
+        """Answer what was asked before a client said that it sends nothing more."""
+        return self._owes() or None
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is no HTTP, after the answers to what was asked before it."""
+        if not self._owes():
+            self._refuse(_BAD, msg)
+
+    def _owes(self) -> bool:
+        """Tell whether a whole request waits for its answer; then nothing more is taken, and the last answer closes."""
+        if self.cycle is None or self.cycle.more_body or self.cycle.response_started:
+            return False
+        self._deaf, self.cycle.keep_alive = True, False
+        return True
 
     def on_message_begin(self) -> None:
         """Begin a head."""

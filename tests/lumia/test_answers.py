@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import socket
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -72,9 +74,20 @@ async def made(request: gateway.Request) -> gateway.Response:
     return response
 
 
+gate = threading.Event()
+
+
+@lumia.web.route("/slow", methods=["GET", "POST"])
+async def slow(request: gateway.Request) -> gateway.Response:
+    await request.body()
+    while not gate.is_set():
+        await asyncio.sleep(0.01)
+    return gateway.PlainTextResponse("slow")
+
+
 @pytest.fixture(scope="module")
 def site() -> Iterator[Served]:
-    with served(made) as running:
+    with served(made, slow) as running:
         yield running
 
 
@@ -147,6 +160,44 @@ def test_answers_to_requests_in_one_packet_come_in_their_order(site: Served) -> 
         re.escape(text) for text in ("täxt".encode(), b"1\r\na\r\n1\r\nb\r\n0\r\n\r\n", '{"ü":1}'.encode(), b"", b"x")
     ]
     assert re.fullmatch(b"".join(b"HTTP/1.1 [^\0]+?\r\n\r\n" + body for body in bodies), answer)
+
+
+SLOW = "GET /slow HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+
+
+def answers(site: Served, requests: bytes, *, half: bool = False, owed: bool = True) -> bytes:
+    """Return all that comes for these bytes. half: no more can be sent then; owed: the slow route goes on later."""
+    gate.clear()
+    with socket.create_connection(("127.0.0.1", site.port), timeout=10) as client:
+        client.sendall(requests)
+        if half:
+            client.shutdown(socket.SHUT_WR)
+        if owed:
+            until(lambda: any(getattr(one, "_deaf", False) for one in list(site.server.server_state.connections)))
+        gate.set()
+        answer = b""
+        while data := client.recv(65536):
+            answer += data
+    return answer
+
+
+@pytest.mark.parametrize("rubbish", [b"garbage\r\n\r\n", b"0123456789", b"\x16\x03\x01\x02\x00"])
+def test_an_answer_that_is_owed_goes_out_whatever_follows_the_request(site: Served, rubbish: bytes) -> None:
+    answer = answers(site, SLOW.encode() + rubbish)
+    assert answer.startswith(b"HTTP/1.1 200 ") and answer.endswith(b"slow") and b"connection: close" in answer
+    assert answer.count(b"HTTP/1.1") == 1
+
+
+def test_a_client_that_has_said_all_it_has_to_say_is_answered(site: Served) -> None:
+    answer = answers(site, (SLOW + SLOW).encode(), half=True)
+    assert answer.count(b"HTTP/1.1 200 ") == 2 and answer.endswith(b"slow")
+
+
+def test_what_is_no_http_is_refused_in_json(site: Served) -> None:
+    answer = answers(site, b"garbage\r\n\r\n", owed=False)
+    assert answer.startswith(b"HTTP/1.1 400 ") and b"application/json" in answer and answer.endswith(b'"}')
+    body = b"POST /slow HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\nno length\r\n"
+    assert answers(site, body, owed=False).startswith(b"HTTP/1.1 400 ")
 
 
 def test_a_connection_that_is_kept_for_nothing_is_closed(site: Served, monkeypatch: pytest.MonkeyPatch) -> None:
