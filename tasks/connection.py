@@ -15,6 +15,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from redis import Redis
@@ -23,7 +24,7 @@ from redis.asyncio.retry import Retry as LoopRetry
 from redis.backoff import AbstractBackoff, NoBackoff
 from redis.connection import Connection
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import ResponseError
+from redis.exceptions import RedisError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.retry import Retry
 
@@ -158,7 +159,8 @@ class LoopLines:
         """Close the running loop's connection; one that is used again connects again."""
         line = self._mine.pop(asyncio.get_running_loop(), None)
         if line is not None:
-            await line.aclose()
+            with suppress(RedisError, OSError):  # a server that takes no more is left as it is
+                await line.aclose()
 
     def _connected(self) -> Any:
         if not self._url:

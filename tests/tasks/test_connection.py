@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import threading
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from tasks.connection import Lines
+from tasks.connection import Lines, LoopLines
 from tasks.scripts import Scripts
 from tasks.transport import connect
 from tests.support import servers
@@ -81,3 +82,22 @@ def test_a_socket_file_and_an_encrypted_address_use_the_libraries_own_connection
     assert plain.__name__ == "TimedConnection"
     for address in (f"unix://{tmp_path}/x.sock", "rediss://127.0.0.1:1/0"):
         assert connect(address).connection_pool.connection_class is not plain
+
+
+def test_a_loop_leaves_a_server_that_takes_no_more_without_an_error(url: str) -> None:
+    async def play() -> None:
+        lines = LoopLines(url)
+        assert await lines.ask("ECHO", "x") == b"x"
+        line = lines._mine[asyncio.get_running_loop()]
+        close = line.aclose
+
+        async def late() -> None:
+            await close()
+            raise RedisTimeoutError("Timed out closing connection after 5")
+
+        line.aclose = late
+        await lines.close()
+        assert await lines.ask("ECHO", "x") == b"x", "one that is used again connects again"
+        await lines.close()
+
+    asyncio.run(play())
