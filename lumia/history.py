@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from heapq import heapify, heappop, heappush
 from itertools import islice
 from typing import Any, Protocol
 
@@ -156,9 +157,25 @@ class MergedHistory:
                 if run.run_id not in exact:
                     found[run.run_id] = run
                     exact.update([run.run_id] if run.flow and run.ended and not wanted.trees else ())
-        if len(self.parts) > 1:
-            found = {id_: run if id_ in exact else self._read_again(run, wanted) for id_, run in found.items()}
-        return [run for run in newest_first(found.values()) if matches(run, wanted)][: max(0, wanted.limit)]
+        return self._first(found.values(), exact if len(self.parts) > 1 else set(found), wanted)
+
+    def _first(self, found: Iterable[RunSummary], exact: set[str], wanted: RunFilter) -> list[RunSummary]:
+        """Return the newest that match; of the others only those are read again that may stand before the last of them.
+
+        What is read again began no later than it seemed to: a place may lack its beginning.
+        """
+        left = [(_age(run), run) for run in found]
+        heapify(left)
+        first = list[RunSummary]()
+        while left and len(first) < wanted.limit:
+            _, run = heappop(left)
+            if run.run_id not in exact:
+                exact.add(run.run_id)
+                whole = self._read_again(run, wanted)
+                heappush(left, (_age(whole), whole))
+            elif matches(run, wanted):
+                first.append(run)
+        return first
 
     def entries(self, root_id: str, *, late: bool = False) -> list[JournalEntry]:
         """Return every entry of the tree whose root is `root_id`, in the journal's order."""
@@ -302,6 +319,11 @@ def newest_first(runs: Iterable[RunSummary]) -> list[RunSummary]:
     """
     by_id = sorted(runs, key=lambda run: run.run_id, reverse=True)
     return sorted(by_id, key=lambda run: (-run.started, run.run_id == run.root_id))
+
+
+def _age(run: RunSummary) -> tuple[float, bool, tuple[int, ...]]:
+    """Return what `newest_first` sorts by."""
+    return -run.started, run.run_id == run.root_id, tuple(-ord(letter) for letter in run.run_id)
 
 
 def tree(root: RunSummary, members: Iterable[RunSummary]) -> RunSummary:

@@ -202,6 +202,27 @@ def test_a_run_whose_halves_are_kept_in_two_places_is_told_whole(first: int, las
         assert merged.find(wanted) == whole.find(wanted)
 
 
+class Counting(MemoryHistory):
+    """Counts how often a tree is read."""
+
+    read = 0
+
+    def entries(self, root_id: str, *, late: bool = False) -> list[JournalEntry]:
+        self.read += 1
+        return super().entries(root_id, late=late)
+
+
+@pytest.mark.parametrize("limit", [1, 5, 40])
+def test_of_runs_whose_beginning_was_trimmed_only_those_that_are_told_are_read_again(limit: int) -> None:
+    told = [entry for number in range(40) for entry in life(run(number, number * 50))]
+    entries = [_at(entry, number) for number, entry in enumerate(told)]
+    stream = Counting([entry for number, entry in enumerate(entries) if entry.kind != "start" or number >= 30])
+    wanted = RunFilter(limit=limit)
+    found = MergedHistory([stream, MemoryHistory(entries)]).find(wanted)
+    assert found == MemoryHistory(entries).find(wanted)
+    assert stream.read <= max(0, limit - 28), "what is newer and whole stands before them"
+
+
 def test_a_row_that_can_not_be_read_hides_none_of_the_others(redis: Any) -> None:
     journal = Journal(redis, "damaged")
     journal.put(0, *life(run(1, 0)))
