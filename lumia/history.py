@@ -317,12 +317,10 @@ def newest_first(runs: Iterable[RunSummary]) -> list[RunSummary]:
 
     An id begins with the time at which it was made, which tells apart what reached the journal in one millisecond.
     """
-    by_id = sorted(runs, key=lambda run: run.run_id, reverse=True)
-    return sorted(by_id, key=lambda run: (-run.started, run.run_id == run.root_id))
+    return sorted(runs, key=_age)
 
 
 def _age(run: RunSummary) -> tuple[float, bool, tuple[int, ...]]:
-    """Return what `newest_first` sorts by."""
     return -run.started, run.run_id == run.root_id, tuple(-ord(letter) for letter in run.run_id)
 
 

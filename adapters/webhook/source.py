@@ -9,10 +9,11 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit
 
 import lumia
 from lumia.adapters import Fault
+
+from . import callback
 
 NAME = "webhook"
 SIGNATURE = "X-Lumia-Signature"
@@ -115,17 +116,12 @@ def _wrong(source: Source, entry: Mapping[str, Any]) -> Iterator[Fault]:
         key = "secret" if entry.get("secret_env") else "token"
         fix = "choose one, and give it to the program that posts"
         yield Fault(name, key, "has neither token nor secret, so it refuses everything", fix)
-    if source.callback_url and not _is_url(source.callback_url):
-        fix = "write it as https://shop.example.org/replies, or leave it out"
-        yield Fault(name, "callback_url", "callback_url is no http(s) address", fix, fatal=False)
-
-
-def _is_url(text: str) -> bool:
     try:
-        parts = urlsplit(text)
-        return parts.scheme in ("http", "https") and bool(parts.hostname)
-    except ValueError:
-        return False
+        if source.callback_url:
+            lumia.outside.check(source.callback_url, callback.places(source.callback_hosts))
+    except lumia.errors.PlaceError as error:
+        fix = "write it as https://shop.example.org/replies, or leave it out"
+        yield Fault(name, "callback_url", str(error), fix, fatal=False)
 
 
 @lumia.config.derived(NAME)

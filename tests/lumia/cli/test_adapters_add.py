@@ -43,7 +43,10 @@ def said(text: str) -> str:
         ("onebot --set mode=forward", 'mode forward needs a url; write url = "ws://host:port"'),
         ("onebot --set self_id=me", "self_id is 'me'; it is a QQ number in quotes"),
         ("webhook --set rate=5", "has neither token nor secret, so it refuses everything; choose one, and give it to"),
-        ("webhook --set token=t --set callback_url=shop.example", "callback_url is no http(s) address; write it as"),
+        (
+            "webhook --set token=t --set callback_url=shop.example",
+            "must be http(s)://host/… without user and password; write it as",
+        ),
         ("webhook --set token=t --set rate=-1", "rate is int from 0 to 1000000"),
     ],
 )
